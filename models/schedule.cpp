@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "models/schedule.hpp"
+
+#include <array>
+
+namespace headroom {
+
+std::string_view to_string(Group group) {
+    static constexpr std::array<std::string_view, group_count> names{
+        "states", "parameters", "gradients", "attention",     "mlp",    "norm",
+        "loss",   "saved",      "residual",  "communication", "tables", "workspace"};
+    return names[static_cast<std::size_t>(group)];
+}
+
+std::string_view to_string(Stream stream) {
+    static constexpr std::array<std::string_view, stream_count> names{
+        "compute", "ulysses", "ring", "all-gather", "reduce-scatter", "host-to-device", "device-to-host"};
+    return names[static_cast<std::size_t>(stream)];
+}
+
+std::string_view to_string(Phase phase) {
+    static constexpr std::array<std::string_view, 6> names{"setup",     "forward",  "loss",
+                                                           "recompute", "backward", "optimizer"};
+    return names[static_cast<std::size_t>(phase)];
+}
+
+void Schedule::clear() {
+    events.clear();
+    segments.clear();
+    tensors = 0;
+    syncs = 0;
+}
+
+Event& Builder::append(EventKind kind, const char* name) {
+    Event& event = schedule_.events.emplace_back();
+    event.kind = kind;
+    event.stream = stream_;
+    event.group = Group::workspace;
+    event.place = Place::device;
+    event.id = 0;
+    event.name = name;
+    return event;
+}
+
+void Builder::segment(const char* name, Phase phase, std::int64_t repeat) {
+    finish();
+    const auto here = static_cast<std::uint32_t>(schedule_.events.size());
+    schedule_.segments.push_back({name, phase, here, here, static_cast<std::uint32_t>(repeat)});
+}
+
+void Builder::finish() {
+    if (schedule_.segments.empty()) return;
+    Segment& open = schedule_.segments.back();
+    open.last = static_cast<std::uint32_t>(schedule_.events.size());
+    if (open.first == open.last || open.repeat == 0) {
+        schedule_.events.resize(open.first);
+        schedule_.segments.pop_back();
+    }
+}
+
+TensorId Builder::allocate(const char* name, Group group, Bytes bytes, Place place) {
+    Event& event = append(EventKind::allocate, name);
+    event.group = group;
+    event.place = place;
+    event.id = schedule_.tensors++;
+    event.bytes = bytes.value;
+    return event.id;
+}
+
+void Builder::release(TensorId tensor) { append(EventKind::release, "").id = tensor; }
+
+void Builder::gemm(const char* name, std::int64_t m, std::int64_t n, std::int64_t k, std::int64_t count) {
+    append(EventKind::gemm, name).gemm = {m, n, k, static_cast<std::int32_t>(count)};
+}
+
+void Builder::attention(const char* name, const Attention& shape) {
+    append(EventKind::attention, name).attention = shape;
+}
+
+void Builder::memory_bound(const char* name, MemoryKernel kernel, Bytes read, Bytes written, std::int64_t count) {
+    append(EventKind::memory_bound, name).memory_bound = {kernel, read.value, written.value,
+                                                          static_cast<std::int32_t>(count)};
+}
+
+void Builder::collective(const char* name, Stream on, CollectiveKind kind, CommGroup group, Bytes bytes,
+                         bool blocking) {
+    if (blocking) wait(on, record(Stream::compute));
+    Event& event = append(EventKind::collective, name);
+    event.stream = on;
+    event.collective = {kind, group, bytes.value};
+    if (blocking) wait(Stream::compute, record(on));
+}
+
+void Builder::copy(const char* name, Stream on, const Copy& copy) {
+    Event& event = append(EventKind::copy, name);
+    event.stream = on;
+    event.copy = copy;
+}
+
+SyncId Builder::record(Stream stream) {
+    Event& event = append(EventKind::record, "");
+    event.stream = stream;
+    event.id = schedule_.syncs++;
+    return event.id;
+}
+
+void Builder::wait(Stream stream, SyncId sync) {
+    Event& event = append(EventKind::wait, "");
+    event.stream = stream;
+    event.id = sync;
+}
+
+void Builder::host_wait(const char* name, Stream stream) { append(EventKind::host_wait, name).stream = stream; }
+
+void Builder::host_work(const char* name, HostWork::Kind kind, std::int64_t amount) {
+    append(EventKind::host_work, name).host_work = {kind, amount};
+}
+
+}  // namespace headroom

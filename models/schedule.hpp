@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+// What one rank does in a training step, in host program order: the tensors it allocates and frees, and the work it
+// launches. The planner replays it for bytes, the simulator for seconds.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "models/units.hpp"
+
+namespace headroom {
+
+/// What a tensor is for. The order is the order of the report.
+enum class Group : std::uint8_t {
+    states,      ///< master parameters, optimizer moments, kept gradient shards
+    parameters,  ///< gathered weights of the running blocks
+    gradients,   ///< unsharded gradients and reduction buffers
+    attention,
+    mlp,
+    norm,
+    loss,
+    saved,          ///< block inputs kept for backward
+    residual,       ///< the hidden state and its gradient
+    communication,  ///< send and receive copies of collectives
+    tables,         ///< rotary tables, tokens, labels
+    workspace,
+};
+inline constexpr std::size_t group_count = 12;
+std::string_view to_string(Group group);
+
+/// Groups that are activations in the sense of the papers: they grow with the tokens of a rank.
+constexpr bool is_activation(Group group) { return group >= Group::attention && group <= Group::communication; }
+
+enum class Place : std::uint8_t { device, host_pinned, host_pageable };
+enum class Stream : std::uint8_t {
+    compute,
+    ulysses,
+    ring,
+    all_gather,
+    reduce_scatter,
+    host_to_device,
+    device_to_host,
+};
+inline constexpr std::size_t stream_count = 7;
+std::string_view to_string(Stream stream);
+
+enum class Phase : std::uint8_t { setup, forward, loss, recompute, backward, optimizer };
+std::string_view to_string(Phase phase);
+
+/// C[m,n] = A[m,k] B[k,n], launched `count` times.
+struct Gemm {
+    std::int64_t m, n, k;
+    std::int32_t count;
+};
+
+/// One fused attention kernel. `causal` is a square with the diagonal at its top left corner.
+struct Attention {
+    std::int64_t query_len, key_len;
+    std::int32_t heads, kv_heads, head_dim, batch;
+    bool causal, backward;
+};
+
+/// How close to the copy rate a memory-bound kernel runs; the simulator has one rate for each.
+enum class MemoryKernel : std::uint8_t { copy, eager, norm_forward, norm_backward, mixed_add, transpose, optimizer };
+
+struct MemoryBound {
+    MemoryKernel kernel;
+    std::int64_t read, written;  ///< bytes over all launches
+    std::int32_t count;          ///< launches
+};
+
+enum class CollectiveKind : std::uint8_t { all_to_all, all_gather, reduce_scatter, send_recv, barrier };
+enum class CommGroup : std::uint8_t { ulysses, ring, context, sharding };
+
+/// `bytes` are what the caller's tensor holds on one rank: the whole send buffer of an all-to-all, the gathered
+/// output of an all-gather, the full input of a reduce-scatter, one message of a send/recv.
+struct Collective {
+    CollectiveKind kind;
+    CommGroup group;
+    std::int64_t bytes;
+};
+
+struct Copy {
+    bool to_host;
+    bool pinned;
+    bool fresh;  ///< the host side is newly allocated memory, so pages fault while it is copied
+    std::int64_t bytes;
+};
+
+/// The host is busy, or waits for a stream, and launches nothing meanwhile.
+struct HostWork {
+    enum class Kind : std::uint8_t { tokenise, zero_fill, other } kind;
+    std::int64_t amount;  ///< tokens or bytes
+};
+
+enum class EventKind : std::uint8_t {
+    allocate,
+    release,
+    gemm,
+    attention,
+    memory_bound,
+    collective,
+    copy,
+    record,     ///< an event on `stream` under number `id`
+    wait,       ///< `stream` waits for the latest record of `id`
+    host_wait,  ///< the host waits until `stream` has run dry
+    host_work,
+};
+
+using TensorId = std::uint32_t;
+using SyncId = std::uint32_t;
+
+struct Event {
+    EventKind kind;
+    Stream stream;
+    Group group;
+    Place place;
+    std::uint32_t id;  ///< TensorId or SyncId
+    const char* name;  ///< a string literal
+    union {
+        std::int64_t bytes;  ///< allocate
+        Gemm gemm;
+        Attention attention;
+        MemoryBound memory_bound;
+        Collective collective;
+        Copy copy;
+        HostWork host_work;
+    };
+};
+
+/// A run of events that is executed `repeat` times in a row. Each repetition allocates and frees the same bytes;
+/// a tensor that outlives its repetition is freed by a later segment, last one first.
+struct Segment {
+    const char* name;
+    Phase phase;
+    std::uint32_t first, last;  ///< [first, last) in Schedule::events
+    std::uint32_t repeat;
+};
+
+struct Schedule {
+    std::vector<Event> events;
+    std::vector<Segment> segments;
+    std::uint32_t tensors = 0;  ///< TensorIds in use are below this
+    std::uint32_t syncs = 0;
+
+    void clear();
+    std::span<const Event> events_of(const Segment& segment) const {
+        return {events.data() + segment.first, events.data() + segment.last};
+    }
+};
+
+/// Writes a schedule. All methods append; nothing is ever reordered.
+class Builder {
+ public:
+    explicit Builder(Schedule& schedule) : schedule_(schedule) { schedule_.clear(); }
+
+    /// Starts a segment; the former one ends here.
+    void segment(const char* name, Phase phase, std::int64_t repeat = 1);
+    void finish();
+
+    /// The stream whose memory pool new device tensors come from, and whose kernels are launched.
+    void use(Stream stream) { stream_ = stream; }
+
+    TensorId allocate(const char* name, Group group, Bytes bytes, Place place = Place::device);
+    void release(TensorId tensor);
+    template <class... Ids>
+    void release(TensorId first, Ids... rest) {
+        release(first);
+        release(rest...);
+    }
+
+    void gemm(const char* name, std::int64_t m, std::int64_t n, std::int64_t k, std::int64_t count = 1);
+    void attention(const char* name, const Attention& shape);
+    void memory_bound(const char* name, MemoryKernel kernel, Bytes read, Bytes written, std::int64_t count = 1);
+    /// On `on`; `blocking` makes it wait for the compute stream and the compute stream wait for it.
+    void collective(const char* name, Stream on, CollectiveKind kind, CommGroup group, Bytes bytes, bool blocking);
+    void copy(const char* name, Stream on, const Copy& copy);
+    SyncId record(Stream stream);
+    void wait(Stream stream, SyncId sync);
+    void host_wait(const char* name, Stream stream);
+    void host_work(const char* name, HostWork::Kind kind, std::int64_t amount);
+
+ private:
+    Event& append(EventKind kind, const char* name);
+
+    Schedule& schedule_;
+    Stream stream_ = Stream::compute;
+};
+
+}  // namespace headroom
