@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+// The part of Timeline that runs once per schedule or once per repetition: costs worked out ahead, and the skip over
+// repetitions that can only repeat the last one.
+#include <algorithm>
+
+#include "simulator/timeline.hpp"
+
+namespace headroom {
+
+void Timeline::compile(const Schedule& schedule, const Calibration& calibration, const Topology& topology,
+                       AttentionKernel kernel) {
+    memo_.clear();
+    steps_.clear();
+    ranges_.clear();
+    carried_.clear();
+    recorded_in_.assign(schedule.syncs, 0);
+    std::uint32_t number = 0;
+    for (const Segment& segment : schedule.segments) {
+        ++number;
+        Range range{static_cast<std::uint32_t>(steps_.size()), 0, static_cast<std::uint32_t>(carried_.size()), 0};
+        for (const Event& event : schedule.events_of(segment)) {
+            if (event.kind == EventKind::allocate || event.kind == EventKind::release) continue;
+            Step& step = steps_.emplace_back();
+            step = {0,
+                    0,
+                    0,
+                    event.name,
+                    event.id,
+                    Kind::run,
+                    event.stream,
+                    CostClass::host_gap,
+                    Beside::nothing,
+                    Link::none,
+                    false,
+                    false};
+            switch (event.kind) {
+                case EventKind::record:
+                    step.kind = Kind::record;
+                    recorded_in_[event.id] = number;
+                    continue;
+                case EventKind::wait:
+                    step.kind = Kind::wait;
+                    if (recorded_in_[event.id] != number) carried_.push_back(event.id);
+                    continue;
+                case EventKind::host_wait:
+                    step.kind = Kind::host_wait;
+                    continue;
+                case EventKind::host_work:
+                    step.kind = Kind::host_work;
+                    break;
+                default:
+                    break;
+            }
+            const OpCost cost = memo_.lookup(event, segment.phase, calibration, topology, kernel);
+            step.seconds = cost.seconds;
+            step.launch = cost.launch;
+            step.later_launches = cost.later_launches;
+            step.cost_class = cost.cost_class;
+            result_.domain |= cost.domain;
+            if (event.kind == EventKind::collective) {
+                step.collective = true;
+                if (event.collective.kind != CollectiveKind::barrier) {
+                    const auto& group = topology.groups[static_cast<std::size_t>(event.collective.group)];
+                    step.link = group.crosses() ? Link::across : Link::inside;
+                }
+            } else if (event.kind == EventKind::copy) {
+                // A copy of pageable memory goes through the driver's own buffers, with the caller waiting.
+                step.blocks_host = !event.copy.pinned;
+            } else {
+                step.beside = event.kind == EventKind::attention ? Beside::attention : Beside::kernels;
+            }
+        }
+        range.last = static_cast<std::uint32_t>(steps_.size());
+        range.carried_last = static_cast<std::uint32_t>(carried_.size());
+        ranges_.push_back(range);
+    }
+}
+
+/// Everything the next repetition can see, relative to the end of the compute stream. Moments that have passed when
+/// the host issues its next event cannot matter any more and count as that moment.
+void Timeline::snapshot(std::size_t segment, std::vector<double>& state) const {
+    state.clear();
+    const double zero = compute_done_;
+    const auto add = [&](double time) { state.push_back(std::max(time, host_) - zero); };
+    const auto add_moment = [&](const Moment& moment) {
+        add(moment.end);
+        state.push_back(std::max(moment.start, zero) - zero);
+        const bool matters = moment.end > zero;
+        state.push_back(matters ? static_cast<double>(moment.cost_class) : -1);
+        state.push_back(matters ? static_cast<double>(moment.before) : -1);
+    };
+    state.push_back(host_ - zero);
+    state.push_back(host_waited_ ? 1 : 0);
+    state.push_back(one_back_ - zero);
+    add_moment(host_released_);
+    for (const Moment& moment : ready_) add_moment(moment);
+    for (std::uint32_t i = ranges_[segment].carried_first; i < ranges_[segment].carried_last; ++i) {
+        add_moment(syncs_[carried_[i]]);
+    }
+    const auto add_recent = [&](auto& recent) {
+        for (std::size_t back = 0; back < recent.size(); ++back) {
+            const Interval& interval = recent.ring[(recent.written - 1 - back) % recent.ring.size()];
+            if (interval.end <= host_) break;
+            add(interval.start);
+            add(interval.end);
+            state.push_back(static_cast<double>(interval.cost_class));
+        }
+    };
+    for (const auto& recent : collectives_) add_recent(recent);
+    add_recent(compute_);
+}
+
+void Timeline::skip(std::size_t segment, std::uint32_t repetitions, double period) {
+    const double shift = repetitions * period;
+    const auto move = [=](Moment& moment) {
+        moment.end += shift;
+        moment.start += shift;
+    };
+    host_ += shift;
+    one_back_ += shift;
+    compute_done_ += shift;
+    collectives_until_ += shift;
+    move(host_released_);
+    for (Moment& moment : ready_) move(moment);
+    const auto moved = static_cast<std::uint32_t>(ranges_.size() + 1 + segment);  // above every number of compile()
+    for (std::uint32_t i = ranges_[segment].first; i < ranges_[segment].last; ++i) {
+        const Step& step = steps_[i];
+        if (step.kind != Kind::record || recorded_in_[step.sync] == moved) continue;
+        move(syncs_[step.sync]);
+        recorded_in_[step.sync] = moved;  // once, though it may be recorded twice
+    }
+    for (auto& recent : collectives_) {
+        for (Interval& interval : recent.ring) {
+            interval.start += shift;
+            interval.end += shift;
+        }
+    }
+    for (Interval& interval : compute_.ring) {
+        interval.start += shift;
+        interval.end += shift;
+    }
+}
+
+}  // namespace headroom
