@@ -204,6 +204,7 @@ TEST_CASE("allocator: unreturnable bytes are those that an emptied cache keeps")
         allocator.empty_cache();
         CHECK(allocator.reserved() == mib(4) + stuck);
         CHECK(allocator.unreturnable() == stuck);
+        CHECK(allocator.peak_reserved() == (options.expandable_segments ? mib(80) : mib(64)));
     }
     // A block over the border of two handles holds both: 15 MiB before it and 15 MiB behind.
     CachingAllocator allocator(expandable());
@@ -298,6 +299,7 @@ TEST_CASE("allocator: random traces end where a slow, plain allocator ends, even
                 REQUIRE(fast.unreturnable().value == slow.unreturnable());
                 REQUIRE(fast.peak_allocated().value == slow.peak_allocated);
                 REQUIRE(fast.peak_reserved().value == slow.peak_reserved);
+                REQUIRE(fast.peak_held().value == slow.peak_held);
                 REQUIRE(fast.peak_reserved() >= fast.peak_held());
                 REQUIRE(fast.peak_held() >= fast.peak_allocated() + fast.unreturnable_at_peak());
                 if (options.capacity.value != 0) REQUIRE(fast.peak_reserved() <= options.capacity);

@@ -26,6 +26,7 @@ class SlowAllocator {
             if (!grow(name, pool, size)) return false;
         }
         peak_allocated = std::max(peak_allocated, allocated());
+        peak_held = std::max(peak_held, allocated() + unreturnable());
         return true;
     }
     void release(int name) { live_.erase(name); }
@@ -52,7 +53,7 @@ class SlowAllocator {
                 if (const std::int64_t bytes = live_bytes(s, h); bytes > 0) sum += segments_[s].handle - bytes;
         return sum;
     }
-    std::int64_t peak_allocated = 0, peak_reserved = 0;
+    std::int64_t peak_allocated = 0, peak_reserved = 0, peak_held = 0;
 
  private:
     struct Segment {
