@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every rule below was read in PyTorch's c10/cuda/CUDACachingAllocator.cpp and restated in our own words.
+// The rules are those of the DeviceCachingAllocator in PyTorch's c10/cuda/CUDACachingAllocator.cpp.
 #include "planner/caching_allocator.hpp"
 
 #include <algorithm>
