@@ -159,7 +159,7 @@ void Timeline::run_on_compute(const Step& step, double issue, double least_end) 
     if (compute_.written > 0 && compute_.newest(0).beside == step.beside && compute_.newest(0).end == start) {
         compute_.newest(0).end = end;
     } else {
-        compute_.push({start, end, step.cost_class, Link::none, step.beside});
+        compute_.push({start, end, start, step.cost_class, Link::none, step.beside});
     }
     compute_done_ = end;
     ready = {end, start, step.cost_class, before};
@@ -176,11 +176,13 @@ double Timeline::run_elsewhere(const Step& step, double start) {
             while (count < recent.size() && recent.newest(count).end > start) ++count;
             while (count > 0) {
                 const Interval& busy = recent.newest(--count);
-                if (busy.link == step.link) end += std::max(0.0, std::min(end, busy.end) - std::max(start, busy.start));
+                if (busy.link == step.link)
+                    end += std::max(0.0, std::min(end, busy.end) - std::max(start, busy.carries_from));
             }
         }
     }
-    collectives_[index(step.stream)].push({start, end, step.cost_class, step.link, Beside::nothing});
+    collectives_[index(step.stream)].push(
+        {start, end, end - step.seconds, step.cost_class, step.link, Beside::nothing});
     collectives_until_ = std::max(collectives_until_, end);
     if (start < compute_done_) take_from_compute(step, start, end);
     return end;

@@ -73,6 +73,7 @@ class Timeline {
     };
     struct Interval {
         double start, end;
+        double carries_from;  ///< a collective that waits for the link holds its SMs from `start`
         CostClass cost_class;
         Link link;
         Beside beside;

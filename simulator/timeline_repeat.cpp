@@ -103,6 +103,7 @@ void Timeline::snapshot(std::size_t segment, std::vector<double>& state) const {
             if (interval.end <= host_) break;
             add(interval.start);
             add(interval.end);
+            add(interval.carries_from);
             state.push_back(static_cast<double>(interval.cost_class));
         }
     };
@@ -133,11 +134,13 @@ void Timeline::skip(std::size_t segment, std::uint32_t repetitions, double perio
         for (Interval& interval : recent.ring) {
             interval.start += shift;
             interval.end += shift;
+            interval.carries_from += shift;
         }
     }
     for (Interval& interval : compute_.ring) {
         interval.start += shift;
         interval.end += shift;
+        interval.carries_from += shift;
     }
 }
 
