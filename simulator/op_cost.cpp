@@ -153,6 +153,7 @@ OpCost cost_of(const Event& event, Phase phase, const Calibration& calibration, 
             break;
         case EventKind::allocate:
         case EventKind::release:
+        case EventKind::phase:
         case EventKind::record:
         case EventKind::wait:
         case EventKind::host_wait:
@@ -163,7 +164,7 @@ OpCost cost_of(const Event& event, Phase phase, const Calibration& calibration, 
 
 void CostMemo::clear() {
     slots_.resize(memo_slots);
-    for (Slot& slot : slots_) slot.used = false;
+    ++generation_;
 }
 
 CostMemo::Key CostMemo::key_of(const Event& event, Phase phase) {
@@ -205,6 +206,7 @@ CostMemo::Key CostMemo::key_of(const Event& event, Phase phase) {
             break;
         case EventKind::allocate:
         case EventKind::release:
+        case EventKind::phase:
         case EventKind::record:
         case EventKind::wait:
         case EventKind::host_wait:
@@ -219,7 +221,9 @@ OpCost CostMemo::lookup(const Event& event, Phase phase, const Calibration& cali
     std::uint64_t hash = 0;
     for (const std::uint64_t part : key.words) hash = (hash ^ part) * 0x9E3779B97F4A7C15U;
     Slot& slot = slots_[(hash >> 32) & (memo_slots - 1)];
-    if (!slot.used || slot.key != key) slot = {key, cost_of(event, phase, calibration, topology, kernel), true};
+    if (slot.generation != generation_ || slot.key != key) {
+        slot = {key, cost_of(event, phase, calibration, topology, kernel), generation_};
+    }
     return slot.cost;
 }
 

@@ -97,11 +97,12 @@ class CostMemo {
     struct Slot {
         Key key;
         OpCost cost;
-        bool used = false;
+        std::uint32_t generation = 0;
     };
     static Key key_of(const Event& event, Phase phase);
 
     std::vector<Slot> slots_;
+    std::uint32_t generation_ = 0;
 };
 
 }  // namespace headroom

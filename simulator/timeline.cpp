@@ -116,10 +116,13 @@ void Timeline::play_once(const Step* first, const Step* last) {
 }
 
 void Timeline::run(const Step& step) {
-    // After a wait the host has lost its lead: what a kernel launch then costs is the whole way from waking up to the
-    // kernel's start. The launch of a collective is always the whole way; with the host ahead it is hidden.
-    const double launch = host_waited_ && !step.collective ? std::max(after_wait_, step.launch) : step.launch;
-    host_waited_ = false;
+    // After a wait the host has lost its lead: the first kernel costs the whole way from waking up to its start. The
+    // launch of a collective is always the whole way, hidden with the host ahead; the kernel behind it comes on top.
+    double launch = step.launch;
+    if (host_waited_ && !step.collective) {
+        launch = std::max(after_wait_, step.launch);
+        host_waited_ = false;
+    }
     const double issue = host_ + launch;
     host_ = issue + step.later_launches;
     result_.busy[index(step.cost_class)] += step.seconds;

@@ -18,8 +18,13 @@ void Timeline::compile(const Schedule& schedule, const Calibration& calibration,
     for (const Segment& segment : schedule.segments) {
         ++number;
         Range range{static_cast<std::uint32_t>(steps_.size()), 0, static_cast<std::uint32_t>(carried_.size()), 0};
+        Phase phase = segment.phase;
         for (const Event& event : schedule.events_of(segment)) {
             if (event.kind == EventKind::allocate || event.kind == EventKind::release) continue;
+            if (event.kind == EventKind::phase) {
+                phase = static_cast<Phase>(event.id);
+                continue;
+            }
             Step& step = steps_.emplace_back();
             step = {0,
                     0,
@@ -51,7 +56,7 @@ void Timeline::compile(const Schedule& schedule, const Calibration& calibration,
                 default:
                     break;
             }
-            const OpCost cost = memo_.lookup(event, segment.phase, calibration, topology, kernel);
+            const OpCost cost = memo_.lookup(event, phase, calibration, topology, kernel);
             step.seconds = cost.seconds;
             step.launch = cost.launch;
             step.later_launches = cost.later_launches;

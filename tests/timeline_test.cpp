@@ -115,6 +115,21 @@ TEST_CASE("launches are hidden while the host is ahead and exposed after a host 
     CHECK(exposed(playback, CostClass::host_gap) == doctest::Approx(3 * ms));
 }
 
+TEST_CASE("after a host wait a transfer and the kernel behind it are launched one after the other") {
+    Fixture f;
+    f.calibration.host.after_wait = exactly(2 * ms);
+    auto& pair = f.calibration.links[static_cast<std::size_t>(CollectiveKind::send_recv)];
+    pair.alpha = exactly(1 * ms);
+    pair.alpha_idle = exactly(4 * ms);
+    f.work(10);
+    f.builder.host_wait("dry", Stream::compute);
+    f.ring(20);  // launched in 3, runs 13..34
+    f.work(5);   // launched in 2 more, runs 15..20 less a quarter of the SMs
+    const Playback& playback = f.play();
+    CHECK(playback.seconds == doctest::Approx(34 * ms));
+    CHECK(exposed(playback, CostClass::host_gap) == doctest::Approx(5 * ms));
+}
+
 TEST_CASE("a collective on an idle stream pays its whole start-up, behind a full queue only its own part") {
     Fixture f;
     for (auto& link : f.calibration.links) {
