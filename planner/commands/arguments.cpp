@@ -66,7 +66,8 @@ po::variables_map parse(const Synopsis& synopsis, const std::vector<std::string>
                       .run(),
                   values);
     } catch (const po::unknown_option& error) {
-        const std::string typed = dashed(error.get_option_name());
+        const std::string whole = dashed(error.get_option_name());
+        const std::string typed = whole.substr(0, whole.find('='));
         throw Error("unknown flag " + typed, synopsis.command, suggestion(typed, flag_names(synopsis), see_help));
     } catch (const po::multiple_occurrences& error) {
         const std::string flag = dashed(error.get_option_name());

@@ -29,8 +29,9 @@ constexpr std::array topics{
 
 Synopsis synopsis() {
     return {"headroom show",
-            "models|clusters|recipes|methods, or model NAME|PATH, cluster NAME|FILE, recipe METHOD",
-            "Prints what is built in, or one model, cluster or published recipe in full.",
+            "LIST, or headroom show model|cluster|recipe NAME",
+            "Lists what is built in (LIST is models, clusters, recipes or methods), or prints one model, cluster or "
+            "published recipe in full. A model may be a config.json or its directory, a cluster a YAML file.",
             {output_flags()},
             {"headroom show models", "headroom show model ./config.json --format json", "headroom show recipe upipe"},
             "show model counts the parameters of a model that cannot be planned too, and says what is not modelled.",
