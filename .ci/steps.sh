@@ -7,7 +7,7 @@ trap 'rm -rf "$steps_log"' EXIT
 
 say() { printf '%s\n' "$*" >&2; }
 
-# step NAME COMMAND...: runs quietly; on failure says which step it was, and shows the end of what it printed.
+# step NAME COMMAND...: runs quietly; on failure says which step it was, shows the end of what it printed, and fails.
 step() {
     local name=$1 log status=0
     shift
@@ -16,7 +16,7 @@ step() {
     if ((status != 0)); then
         say "failed: $name (status $status). The end of its output:"
         tail -n "${STEP_TAIL:-40}" "$log" | sed 's/^/    /' >&2
-        exit 1
+        return 1
     fi
 }
 

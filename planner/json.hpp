@@ -19,6 +19,6 @@ Json json_of(const Cluster& cluster);
 Json json_of(const Plan& plan);  ///< without schema_version, to be embedded
 
 /// Indented, ended by a newline; bytes that are not UTF-8 (from file names) are replaced.
-std::string document(Json json);
+std::string document(const Json& json);
 
 }  // namespace headroom

@@ -91,12 +91,12 @@ Json json_of(const Plan& plan) {
     return json;
 }
 
-std::string document(Json json) { return json.dump(2, ' ', false, Json::error_handler_t::replace) + '\n'; }
+std::string document(const Json& json) { return json.dump(2, ' ', false, Json::error_handler_t::replace) + '\n'; }
 
 std::string plan_json(const Plan& plan) {
     Json json{{"schema_version", schema_version}};
     json.update(json_of(plan));
-    return document(std::move(json));
+    return document(json);
 }
 
 std::string max_context_json(const Bench& bench, const std::vector<MaxContext>& rows) {
@@ -105,7 +105,7 @@ std::string max_context_json(const Bench& bench, const std::vector<MaxContext>& 
     json["cluster"] = json_of(bench.cluster);
     json["methods"] = Json::array();
     for (const MaxContext& row : rows) json["methods"].push_back(json_of(row));
-    return document(std::move(json));
+    return document(json);
 }
 
 }  // namespace headroom

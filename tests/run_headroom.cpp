@@ -71,7 +71,7 @@ TemporaryDirectory::~TemporaryDirectory() {
 }
 
 std::string TemporaryDirectory::write(std::string_view name, std::string_view text) const {
-    const std::string file = path(name);
+    std::string file = path(name);
     std::ofstream(file, std::ios::binary) << text;
     return file;
 }

@@ -109,7 +109,7 @@ std::string Document::json() const {
         json[name] = Json::array();
         for (const Record& record : records) json[name].push_back(json_of(record, settings));
     }
-    return document(std::move(json));
+    return document(json);
 }
 
 std::string Document::csv() const {

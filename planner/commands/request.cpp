@@ -98,11 +98,9 @@ Settings read_assignments(const Arguments& arguments, const Settings& flags,
                         fmt::format("keep one of them (the other: --set {})", first->second));
         }
         const auto* known = std::find_if(key_flags.begin(), key_flags.end(), [&](auto& k) { return key == k.key; });
-        if (known == key_flags.end()) {
-            origins[key] = place;
-        } else if (!known->said(flags)) {
-            origins[key] = place;
-        } else if (!known->same(flags, settings)) {
+        const bool flag_too = known != key_flags.end() && known->said(flags);
+        if (!flag_too) origins[key] = place;
+        if (flag_too && !known->same(flags, settings)) {
             throw Error(fmt::format("--{} and --set give {} different values", known->flag.name, key), place,
                         "keep one of them");
         }
