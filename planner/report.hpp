@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// Plans as people and programs read them. Text fits 80 columns; JSON keeps the names of schema version 1; CSV has one
+// row per configuration, inputs first.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "planner/max_context.hpp"
+#include "planner/plan.hpp"
+#include "reports/style.hpp"
+
+namespace headroom {
+
+inline constexpr int schema_version = 1;
+
+/// `longest` is the longest context of the same recipe, named when the plan does not fit.
+std::string plan_text(const Plan& plan, const Style& style, const std::optional<MaxContext>& longest = {});
+std::string plan_json(const Plan& plan);
+std::string plan_csv(const Plan& plan);
+
+/// What all rows of a max-context table share.
+struct Bench {
+    Transformer model;
+    Cluster cluster;
+};
+
+std::string max_context_text(const Bench& bench, const std::vector<MaxContext>& rows, const Style& style);
+std::string max_context_json(const Bench& bench, const std::vector<MaxContext>& rows);
+std::string max_context_csv(const Bench& bench, const std::vector<MaxContext>& rows);
+
+/// Tokens of the sequence that one context-parallel rank holds.
+Tokens tokens_per_gpu(const Recipe& recipe);
+/// "Ulysses 8 x ring 2, 8 heads per stage".
+std::string degrees(const Recipe& recipe);
+/// "llama3-8b (8,030,261,248 parameters) on h100-sxm-80gb, 1 node x 8 GPUs", ended.
+std::string bench_line(const Transformer& model, const Cluster& cluster);
+
+}  // namespace headroom

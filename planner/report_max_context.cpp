@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "planner/report.hpp"
+#include "reports/numbers.hpp"
+#include "reports/table.hpp"
+
+namespace headroom {
+
+namespace {
+
+/// "8x2", with what cuts heads or tokens behind: "8x2 U8", "8x1 64K".
+std::string short_degrees(const Recipe& recipe) {
+    std::string text = fmt::format("{}x{}", recipe.ulysses, recipe.ring);
+    if (recipe.method == Method::upipe) text += fmt::format(" U{}", recipe.heads_per_stage);
+    if (recipe.method == Method::fpdt) text += " " + short_tokens(recipe.chunk_tokens);
+    return text;
+}
+
+/// What stands before the colon fits a cell; the whole sentence follows below the table.
+std::string short_limit(const std::string& limited_by) { return limited_by.substr(0, limited_by.find(':')); }
+
+void append_row(Table& table, const MaxContext& found) {
+    const std::string method(to_string(found.method));
+    if (!found.valid) {
+        table.row({method, "-", "-", "-", "-", "-", "-", "cannot run"});
+        return;
+    }
+    if (found.context.value == 0) {
+        table.row({method, short_degrees(found.recipe), "none", "0", "-", "-", "-", short_limit(found.limited_by)});
+        return;
+    }
+    const DeviceMemory& device = found.plan.device;
+    table.row({method, short_degrees(found.recipe), short_tokens(found.context), with_separators(found.context.value),
+               with_separators(tokens_per_gpu(found.recipe).value),
+               fmt::format("{}/{}", gib(device.peak), gib(device.usable)),
+               fmt::format("{:.1f}", in_gib(found.plan.host.peak_per_node)), short_limit(found.limited_by)});
+}
+
+/// One sentence for all methods that share it.
+std::string remarks(const std::vector<MaxContext>& rows) {
+    std::vector<std::pair<std::string, std::string>> shared;  // sentence, methods
+    for (const MaxContext& found : rows) {
+        const std::string& limit = found.limited_by;
+        if (found.valid && short_limit(limit) == limit) continue;
+        const std::string sentence = (found.valid ? ": " : " cannot run: ") + limit;
+        auto known = std::find_if(shared.begin(), shared.end(), [&](const auto& s) { return s.first == sentence; });
+        if (known == shared.end()) known = shared.insert(shared.end(), {sentence, ""});
+        known->second += (known->second.empty() ? "" : ", ") + std::string(to_string(found.method));
+    }
+    std::string text;
+    for (const auto& [sentence, methods] : shared) text += hanging(printable(methods + sentence));
+    return text;
+}
+
+}  // namespace
+
+std::string max_context_text(const Bench& bench, const std::vector<MaxContext>& rows, const Style& style) {
+    std::string heading = bench_line(bench.model, bench.cluster);
+    heading.pop_back();
+    Table table({{"method"},
+                 {"degrees"},
+                 {"context", Align::right},
+                 {"tokens", Align::right},
+                 {"per GPU", Align::right},
+                 {"peak/usable", Align::right},
+                 {"host", Align::right},
+                 {"limited by", Align::left, true}});
+    for (const MaxContext& found : rows) append_row(table, found);
+
+    std::string text = style.strong(heading) + "\n\n" + table.text() + "\n";
+    text += remarks(rows);
+    text += paragraph(
+        "context and tokens are global (1K = 1,024); degrees are Ulysses x ring, then U heads per stage or the chunk; "
+        "peak/usable in GiB per GPU, host in GiB per node");
+    return text;
+}
+
+}  // namespace headroom

@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+// A plan as text: the verdict first, then what was planned, then sums that add up to the last digit.
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <iterator>
+
+#include "planner/report.hpp"
+#include "planner/setting_values.hpp"
+#include "reports/numbers.hpp"
+#include "reports/table.hpp"
+
+namespace headroom {
+
+namespace {
+
+Table sum_table() { return Table({{"", Align::left}, {"", Align::right}, {"", Align::left, true}}); }
+
+std::string tokens_line(const Recipe& recipe) {
+    const std::string exact = with_separators(recipe.context.value);
+    const std::string brief = short_tokens(recipe.context);
+    return fmt::format("{} tokens global{}, {} per GPU", exact, brief == exact ? "" : " (" + brief + ")",
+                       with_separators(tokens_per_gpu(recipe).value));
+}
+
+std::string tiling(const char* what, const Tiling& tiles) {
+    if (tiles.kind == Tiling::Kind::off) return fmt::format("{} not tiled", what);
+    if (tiles.kind == Tiling::Kind::automatic) return fmt::format("{} tiled", what);
+    return fmt::format("{} in tiles of {}", what, with_separators(tiles.tokens));
+}
+
+std::string states_line(const Recipe& recipe) {
+    std::string text =
+        recipe.sharding.strategy == ShardingStrategy::none
+            ? std::string("states not sharded")
+            : fmt::format("states sharded by {} over {}", to_string(recipe.sharding.strategy), recipe.sharding.degree);
+    if (recipe.offload.optimizer) text += ", optimizer on the host";
+    if (recipe.offload.parameters) text += ", parameters on the host";
+    return text;
+}
+
+std::string checkpoint_line(const Recipe& recipe) {
+    if (recipe.checkpointing == Checkpointing::none) return "no checkpointing";
+    if (recipe.offload.block_inputs == HostPlace::none) return "full checkpointing, block inputs on the GPU";
+    return fmt::format("full checkpointing, block inputs in {} host memory", to_string(recipe.offload.block_inputs));
+}
+
+std::string recipe_lines(const Plan& plan) {
+    const Recipe& recipe = plan.recipe;
+    std::string text =
+        paragraph(fmt::format("{}: {}, batch {}", to_string(recipe.method), degrees(recipe), recipe.batch));
+    text += tokens_line(recipe) + '\n';
+    text += paragraph(fmt::format("{} code with {} attention; {}; {}, {}, {}; {}", to_string(recipe.implementation),
+                                  to_string(recipe.attention_kernel), checkpoint_line(recipe),
+                                  tiling("norm", recipe.tiling.norm), tiling("MLP", recipe.tiling.mlp),
+                                  tiling("loss", recipe.tiling.loss), states_line(recipe)));
+    return text;
+}
+
+/// "k 2.00, v 2.00 and 3 more", largest first.
+std::string largest(const std::vector<MemoryPart>& parts, Group group) {
+    constexpr std::ptrdiff_t named = 3;
+    std::vector<MemoryPart> members;
+    std::copy_if(parts.begin(), parts.end(), std::back_inserter(members),
+                 [&](const MemoryPart& part) { return part.group == group; });
+    std::stable_sort(members.begin(), members.end(),
+                     [](const MemoryPart& a, const MemoryPart& b) { return a.bytes > b.bytes; });
+    std::string text;
+    for (std::ptrdiff_t i = 0; i < std::min(named, std::ssize(members)); ++i) {
+        const MemoryPart& part = members[static_cast<std::size_t>(i)];
+        text += fmt::format("{}{} {}", i > 0 ? ", " : "", part.name, gib(part.bytes));
+    }
+    if (std::ssize(members) > named) text += fmt::format(" and {} more", std::ssize(members) - named);
+    return text;
+}
+
+void append_groups(Table& table, const DeviceMemory& device, Centigib peak) {
+    std::vector<Group> groups;
+    std::vector<Bytes> bytes;
+    for (const MemoryPart& part : device.parts) {
+        if (groups.empty() || groups.back() != part.group) {
+            groups.push_back(part.group);
+            bytes.emplace_back();
+        }
+        bytes.back() += part.bytes;
+    }
+    const std::vector<Centigib> shown = apportion(peak, bytes);
+    for (std::size_t i = 0; i < groups.size(); ++i) {
+        table.row({fmt::format("    {}", to_string(groups[i])), centigib(shown[i]), largest(device.parts, groups[i])});
+    }
+}
+
+/// capacity - outside = usable; usable - peak - cached = margin: in hundredths of a GiB that add up. The margin has the
+/// right sign because need and usable are rounded whole.
+struct DeviceSum {
+    Centigib capacity, usable, peak, unreturnable, margin;
+    std::vector<Centigib> outside;
+
+    explicit DeviceSum(const DeviceMemory& device)
+        : capacity(in_centigib(device.capacity)), usable(in_centigib(device.usable)), peak(in_centigib(device.peak)) {
+        const Centigib need = in_centigib(device.peak + device.unreturnable);
+        unreturnable = need - peak;
+        margin = usable - need;
+        std::vector<Bytes> terms;
+        for (const OutsideTerm& term : device.outside) terms.push_back(term.bytes);
+        outside = apportion(capacity - usable, terms);
+    }
+};
+
+std::string device_section(const Plan& plan, const Style& style) {
+    const DeviceMemory& device = plan.device;
+    const DeviceSum sum(device);
+    std::string text = style.strong("Device memory in GiB") +
+                       fmt::format(", peak on rank {} of {}\n", device.peak_rank, plan.recipe.context_parallel());
+    if (!device.phase.empty()) text += paragraph(device.phase, "  at: ");
+    Table table = sum_table();
+    table.row({"capacity", centigib(sum.capacity)});
+    for (std::size_t i = 0; i < device.outside.size(); ++i) {
+        table.row({"- " + device.outside[i].name, centigib(sum.outside[i])});
+    }
+    table.row({"= usable by the allocator", centigib(sum.usable)});
+    table.row({"- allocated at the peak", centigib(sum.peak)});
+    append_groups(table, device, sum.peak);
+    if (device.unreturnable.value != 0) {
+        table.row({"- cached, cannot be returned", centigib(sum.unreturnable)});
+    }
+    table.row({sum.margin < 0 ? "= margin (short)" : "= margin", centigib(sum.margin)});
+    text += table.text(page_width, 2);
+
+    text += "  Beside the sum:\n";
+    Table beside = sum_table();
+    beside.row({"allocated on rank 0", gib(device.rank0_peak), "the rank a training log shows"});
+    beside.row({"reserved by the allocator", gib(device.peak_reserved), "while there is room to spare"});
+    beside.row({"used on the device", gib(device.peak_reserved + device.outside_allocator), "reserved and outside"});
+    return text + beside.text(page_width, 2);
+}
+
+std::string host_section(const Plan& plan, const Style& style) {
+    const HostMemory& host = plan.host;
+    const std::vector<Centigib> shown =
+        apportion(in_centigib(host.usable_per_node),
+                  {host.pinned_per_node, host.pageable_per_node, host.usable_per_node - host.peak_per_node});
+    const bool adds_up = host.pinned_per_node + host.pageable_per_node == host.peak_per_node;
+    std::string names;
+    for (const OutsideTerm& part : host.parts) {
+        names += fmt::format("{}{} {}", names.empty() ? "" : ", ", part.name, gib(part.bytes));
+    }
+    Table table = sum_table();
+    table.row({"usable for training", gib(host.usable_per_node), "of " + gib(host.capacity_per_node)});
+    table.row({"- pinned", adds_up ? centigib(shown[0]) : gib(host.pinned_per_node), names});
+    table.row({"- pageable", adds_up ? centigib(shown[1]) : gib(host.pageable_per_node)});
+    if (!adds_up) table.row({"peak", gib(host.peak_per_node)});
+    table.row({host.fits ? "= margin" : "= margin (short)",
+               adds_up ? centigib(shown[2]) : gib(host.usable_per_node - host.peak_per_node)});
+    return style.strong("Host memory per node in GiB") + "\n" + table.text(page_width, 2);
+}
+
+/// Shortfall, need and budget with their parts, and what would fit.
+std::string shortfall(const Plan& plan, const std::optional<MaxContext>& longest) {
+    std::string text;
+    const DeviceMemory& device = plan.device;
+    if (!device.fits) {
+        const DeviceSum sum(device);
+        std::string need = fmt::format("needs {}", centigib(sum.peak + sum.unreturnable));
+        if (sum.unreturnable != 0) {
+            need += fmt::format(" = {} allocated + {} cached", centigib(sum.peak), centigib(sum.unreturnable));
+        }
+        std::string budget = fmt::format("{} = {} capacity", centigib(sum.usable), centigib(sum.capacity));
+        for (std::size_t i = 0; i < device.outside.size(); ++i) {
+            budget += fmt::format(" - {} {}", centigib(sum.outside[i]), device.outside[i].name);
+        }
+        text += paragraph(
+            fmt::format("Short by {} GiB on the GPU: {}; budget {}.", centigib(std::abs(sum.margin)), need, budget));
+    }
+    if (!plan.host.fits) {
+        text += paragraph(fmt::format("Short by {} GiB on the host: a node needs {}; budget {} of {} capacity.",
+                                      gib(plan.host.peak_per_node - plan.host.usable_per_node),
+                                      gib(plan.host.peak_per_node), gib(plan.host.usable_per_node),
+                                      gib(plan.host.capacity_per_node)));
+    }
+    if (longest && longest->context.value > 0) {
+        text += paragraph(fmt::format("Longest context that fits with this recipe: {} ({} tokens).",
+                                      short_tokens(longest->context), with_separators(longest->context.value)));
+    } else if (longest) {
+        text += "No context fits with this recipe.\n";
+    }
+    return text;
+}
+
+}  // namespace
+
+Tokens tokens_per_gpu(const Recipe& recipe) {
+    return {divide_round_up(recipe.context.value, std::max(1, recipe.context_parallel()))};
+}
+
+std::string degrees(const Recipe& recipe) {
+    std::string text = fmt::format("Ulysses {} x ring {}", recipe.ulysses, recipe.ring);
+    if (recipe.method == Method::upipe) text += fmt::format(", {} heads per stage", recipe.heads_per_stage);
+    if (recipe.method == Method::fpdt) text += fmt::format(", chunks of {} tokens", short_tokens(recipe.chunk_tokens));
+    return text;
+}
+
+std::string bench_line(const Transformer& model, const Cluster& cluster) {
+    return paragraph(fmt::format("{} ({} parameters) on {}, {} {} x {} {}", printable(model.name),
+                                 with_separators(count_parameters(model).total()), printable(cluster.name),
+                                 cluster.nodes, cluster.nodes == 1 ? "node" : "nodes", cluster.gpus_per_node,
+                                 cluster.gpus_per_node == 1 ? "GPU" : "GPUs"));
+}
+
+std::string plan_text(const Plan& plan, const Style& style, const std::optional<MaxContext>& longest) {
+    std::string verdict = paragraph(plan.verdict);
+    verdict.pop_back();  // the colour ends before the line does
+    std::string text = (plan.fits ? style.good(verdict) : style.bad(verdict)) + "\n";
+    if (!plan.fits) text += shortfall(plan, longest);
+    text += "\n" + bench_line(plan.model, plan.cluster) + recipe_lines(plan);
+    text += "\n" + device_section(plan, style);
+    text += "\n" + host_section(plan, style);
+    if (!plan.warnings.empty()) text += "\n";
+    for (const std::string& warning : plan.warnings) text += paragraph(warning, "warning: ");
+    return text;
+}
+
+}  // namespace headroom
