@@ -36,8 +36,9 @@ struct Constant {
 };
 
 /// Rate of a fused attention kernel in one direction under one mask:
-///     R / (1 + (s0/s)^p) * (s/64K)^-fall / (1 + tail * 2 SM / blocks),   s: key length forward, query length backward
-/// `blocks` are the thread blocks of 128 rows; `tail` is for kernels whose longest tiles come last.
+///     R / (1 + (s0/s)^p) * (s/64K)^-fall / (1 + tail * 2 SM / max(blocks, SM)) * min(1, blocks / SM)
+/// s is the key length forward and the query length backward; `blocks` are the thread blocks of 128 rows, `tail` is
+/// for causal kernels whose longest tiles come last.
 struct AttentionCurve {
     Constant asymptote;    ///< R, FLOP/s of multiply-adds under the mask (causal halved, backward 2.5 forwards)
     double half_length{};  ///< s0, tokens

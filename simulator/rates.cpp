@@ -60,7 +60,8 @@ double attention_rate(const AttentionKernelConstants& kernel, const Attention& s
     const double rows = real(shape.backward ? shape.key_len : shape.query_len);
     const double blocks = std::max(1.0, shape.batch * shape.heads * std::ceil(rows / 128.0));
     const double processors = streaming_multiprocessors;
-    if (shape.causal && curve.tail > 0) rate /= 1.0 + curve.tail * 2.0 * processors / blocks;
+    // In a single wave the longest tile decides, however many SMs stay idle beside it.
+    if (shape.causal && curve.tail > 0) rate /= 1.0 + curve.tail * 2.0 * processors / std::max(blocks, processors);
     rate *= std::min(1.0, blocks / processors);
 
     if (shape.head_dim <= 64) return rate * kernel.head_dim_64;
