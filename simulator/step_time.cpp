@@ -59,7 +59,7 @@ StepTime predict(const Schedule& schedule, const Calibration& calibration, const
     if (main.ring_under_attention > 0) {
         options.ring_overlap = overlap == Overlap::hidden ? Overlap::serialised : Overlap::hidden;
         options.slices = nullptr;
-        otherwise = timeline.play(schedule, calibration, topology, kernel, options).seconds;
+        otherwise = timeline.play_again(options).seconds;
     }
     step.ring_hidden = {overlap == Overlap::hidden ? main.seconds : otherwise};
     step.ring_serialised = {overlap == Overlap::hidden ? otherwise : main.seconds};

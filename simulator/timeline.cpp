@@ -17,28 +17,30 @@ bool is_ring(CostClass cost_class) { return cost_class == CostClass::ring || cos
 
 }  // namespace
 
-void Timeline::reset(const Schedule& schedule, const Calibration& calibration, const PlayOptions& options) {
+const Playback& Timeline::play(const Schedule& schedule, const Calibration& calibration, const Topology& topology,
+                               AttentionKernel kernel, const PlayOptions& options) {
+    compile(schedule, calibration, topology, kernel);
+    return play_again(options);
+}
+
+const Playback& Timeline::play_again(const PlayOptions& options) {
     host_ = 0;
     host_released_ = {};
     host_waited_ = false;
-    after_wait_ = calibration.host.after_wait.value;
     one_back_ = 0;
     ready_.fill({});
     compute_done_ = 0;
-    syncs_.assign(schedule.syncs, {});
+    syncs_.assign(recorded_in_.size(), {});
+    moved_.assign(recorded_in_.size(), 0);
+    skips_ = 0;
     for (auto& recent : collectives_) recent.written = 0;
     collectives_until_ = 0;
     compute_.written = 0;
-    collective_share_ = calibration.collective_share.value;
     options_ = options;
     result_ = {};
-}
+    result_.domain = domain_;
 
-const Playback& Timeline::play(const Schedule& schedule, const Calibration& calibration, const Topology& topology,
-                               AttentionKernel kernel, const PlayOptions& options) {
-    reset(schedule, calibration, options);
-    compile(schedule, calibration, topology, kernel);
-    for (std::size_t i = 0; i < schedule.segments.size(); ++i) play_segment(i, schedule.segments[i].repeat);
+    for (std::size_t i = 0; i < ranges_.size(); ++i) play_segment(i);
 
     // The step is over when the host is through and every stream is dry.
     const Moment& last =
@@ -48,7 +50,8 @@ const Playback& Timeline::play(const Schedule& schedule, const Calibration& cali
     return result_;
 }
 
-void Timeline::play_segment(std::size_t segment, std::uint32_t repeat) {
+void Timeline::play_segment(std::size_t segment) {
+    const std::uint32_t repeat = ranges_[segment].repeat;
     const Step* first = steps_.data() + ranges_[segment].first;
     const Step* last = steps_.data() + ranges_[segment].last;
     const bool may_skip = !options_.every_repetition && options_.slices == nullptr;

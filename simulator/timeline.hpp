@@ -47,6 +47,8 @@ class Timeline {
  public:
     const Playback& play(const Schedule& schedule, const Calibration& calibration, const Topology& topology,
                          AttentionKernel kernel, const PlayOptions& options);
+    /// The schedule and constants of the last play() under other options, without working out the costs again.
+    const Playback& play_again(const PlayOptions& options);
 
  private:
     enum class Kind : std::uint8_t { run, record, wait, host_wait, host_work };
@@ -55,16 +57,16 @@ class Timeline {
 
     /// An event with its cost worked out.
     struct Step {
-        double seconds, launch, later_launches;
-        const char* name;
-        std::uint32_t sync;
-        Kind kind;
-        Stream stream;
-        CostClass cost_class;
-        Beside beside;
-        Link link;
-        bool blocks_host;
-        bool collective;
+        double seconds = 0, launch = 0, later_launches = 0;
+        const char* name = nullptr;
+        std::uint32_t sync = 0;
+        Kind kind = Kind::run;
+        Stream stream = Stream::compute;
+        CostClass cost_class = CostClass::host_gap;
+        Beside beside = Beside::nothing;
+        Link link = Link::none;
+        bool blocks_host = false;
+        bool collective = false;
     };
     /// A moment, and what the time before it was spent on: `cost_class` from `start`, `before` ahead of that.
     struct Moment {
@@ -90,8 +92,7 @@ class Timeline {
 
     void compile(const Schedule& schedule, const Calibration& calibration, const Topology& topology,
                  AttentionKernel kernel);
-    void reset(const Schedule& schedule, const Calibration& calibration, const PlayOptions& options);
-    void play_segment(std::size_t index, std::uint32_t repeat);
+    void play_segment(std::size_t index);
     void play_once(const Step* first, const Step* last);
     void run(const Step& step);
     void run_on_compute(const Step& step, double issue, double least_end);
@@ -107,11 +108,16 @@ class Timeline {
     CostMemo memo_;
     std::vector<Step> steps_;
     struct Range {
-        std::uint32_t first, last;                  ///< steps_
+        std::uint32_t first, last;  ///< steps_
+        std::uint32_t repeat;
         std::uint32_t carried_first, carried_last;  ///< carried_: syncs it waits for before it records them
     };
     std::vector<Range> ranges_;
-    std::vector<std::uint32_t> carried_, recorded_in_;
+    std::vector<std::uint32_t> carried_;
+    std::vector<std::uint32_t> recorded_in_;  ///< by sync, the last segment that records it
+    std::vector<std::uint32_t> moved_;        ///< by sync, the last skip() that moved it
+    std::uint32_t skips_ = 0;
+    std::uint32_t domain_ = 0;
 
     double host_ = 0;
     Moment host_released_;  ///< what last held the host back

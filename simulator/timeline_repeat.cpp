@@ -13,11 +13,17 @@ void Timeline::compile(const Schedule& schedule, const Calibration& calibration,
     steps_.clear();
     ranges_.clear();
     carried_.clear();
+    domain_ = 0;
+    after_wait_ = calibration.host.after_wait.value;
+    collective_share_ = calibration.collective_share.value;
     recorded_in_.assign(schedule.syncs, 0);
     std::uint32_t number = 0;
     for (const Segment& segment : schedule.segments) {
         ++number;
-        Range range{static_cast<std::uint32_t>(steps_.size()), 0, static_cast<std::uint32_t>(carried_.size()), 0};
+        Range range{};
+        range.first = static_cast<std::uint32_t>(steps_.size());
+        range.repeat = segment.repeat;
+        range.carried_first = static_cast<std::uint32_t>(carried_.size());
         Phase phase = segment.phase;
         for (const Event& event : schedule.events_of(segment)) {
             if (event.kind == EventKind::allocate || event.kind == EventKind::release) continue;
@@ -26,18 +32,9 @@ void Timeline::compile(const Schedule& schedule, const Calibration& calibration,
                 continue;
             }
             Step& step = steps_.emplace_back();
-            step = {0,
-                    0,
-                    0,
-                    event.name,
-                    event.id,
-                    Kind::run,
-                    event.stream,
-                    CostClass::host_gap,
-                    Beside::nothing,
-                    Link::none,
-                    false,
-                    false};
+            step.name = event.name;
+            step.sync = event.id;
+            step.stream = event.stream;
             switch (event.kind) {
                 case EventKind::record:
                     step.kind = Kind::record;
@@ -61,7 +58,7 @@ void Timeline::compile(const Schedule& schedule, const Calibration& calibration,
             step.launch = cost.launch;
             step.later_launches = cost.later_launches;
             step.cost_class = cost.cost_class;
-            result_.domain |= cost.domain;
+            domain_ |= cost.domain;
             if (event.kind == EventKind::collective) {
                 step.collective = true;
                 if (event.collective.kind != CollectiveKind::barrier) {
@@ -128,12 +125,12 @@ void Timeline::skip(std::size_t segment, std::uint32_t repetitions, double perio
     collectives_until_ += shift;
     move(host_released_);
     for (Moment& moment : ready_) move(moment);
-    const auto moved = static_cast<std::uint32_t>(ranges_.size() + 1 + segment);  // above every number of compile()
+    ++skips_;
     for (std::uint32_t i = ranges_[segment].first; i < ranges_[segment].last; ++i) {
         const Step& step = steps_[i];
-        if (step.kind != Kind::record || recorded_in_[step.sync] == moved) continue;
+        if (step.kind != Kind::record || moved_[step.sync] == skips_) continue;
         move(syncs_[step.sync]);
-        recorded_in_[step.sync] = moved;  // once, though it may be recorded twice
+        moved_[step.sync] = skips_;  // once, though it may be recorded twice
     }
     for (auto& recent : collectives_) {
         for (Interval& interval : recent.ring) {
