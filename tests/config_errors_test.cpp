@@ -69,6 +69,18 @@ TEST_CASE("all missing fields are listed at once") {
                    "missing num_key_value_heads, head_dim"));
 }
 
+TEST_CASE("a class whose layers the file does not give is not read as a plain one") {
+    const std::string sizes = R"("hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": 9,
+        "intermediate_size": 8, "num_key_value_heads": 4})";
+    CHECK(contains(import_complaint("{\"model_type\": \"mixtral\", " + sizes), "missing num_local_experts"));
+    CHECK(contains(import_complaint("{\"model_type\": \"qwen3_moe\", " + sizes), "missing num_experts"));
+    CHECK(contains(import_complaint("{\"model_type\": \"mllama\", " + sizes), "missing cross_attention_layers"));
+    CHECK(contains(import_complaint("{\"model_type\": \"nemotron-nas\", " + sizes), "missing block_configs"));
+    CHECK(contains(import_complaint("{\"architectures\": \"LlamaForCausalLM\", " + sizes),
+                   "architectures must be a list, not the text \"LlamaForCausalLM\""));
+    CHECK(contains(import_complaint("{\"model_type\": [], " + sizes), "model_type must be text, not a list"));
+}
+
 TEST_CASE("head counts that cannot be") {
     CHECK(contains(hf_complaint("Llama-200M.invalid-kv"), "kv heads (32) exceed q heads (4)"));
     CHECK(contains(hf_complaint("Llama-200M.invalid-kv"), ".json:4:26: num_key_value_heads"));

@@ -275,6 +275,11 @@ TEST_CASE("other structures are refused by name") {
     CHECK(any_contains(refusals(R"("model_type": "gpt_neox")"), "parallel attention"));
     CHECK(any_contains(refusals(R"("model_type": "whatever")"), "model class whatever is not known"));
     CHECK(import(tiny(R"("model_type": "whatever")")).total_parameters == 0);
+    CHECK(any_contains(refusals(R"("model_type": "gpt2", "n_positions": 8, "add_cross_attention": true)"),
+                       "cross-attention in every layer"));
+    CHECK(any_contains(refusals(R"("model_type": "llama", "kv_lora_rank": 8, "qk_nope_head_dim": 8,
+                                   "qk_rope_head_dim": 8, "v_head_dim": 8)"),
+                       "multi-head latent attention (kv_lora_rank 8)"));
     // A class without experts whose config has some: not counted as dense.
     const ModelFile odd = import(tiny(R"("model_type": "llama", "num_local_experts": 8, "num_experts_per_tok": 2)"));
     CHECK(any_contains(odd.refusals, "mixture of experts: 8 experts, top 2"));
