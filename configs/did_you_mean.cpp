@@ -44,6 +44,14 @@ std::string did_you_mean(std::string_view typed, const std::vector<std::string>&
     const std::string wanted = core(typed);
     if (wanted.empty() || wanted.size() > 100) return {};
     std::string best;
+    // `h100` means one of the h100-..., not h200: the shortest name that begins so, or ends so.
+    for (const std::string& candidate : candidates) {
+        const std::string other = core(candidate);
+        const bool part = wanted.size() >= 3 && (other.starts_with(wanted) || other.ends_with(wanted));
+        if (part && (best.empty() || candidate.size() < best.size())) best = candidate;
+    }
+    if (!best.empty()) return best;
+
     std::size_t best_distance = std::max<std::size_t>(1, wanted.size() / 3) + 1;
     for (const std::string& candidate : candidates) {
         const std::size_t steps = distance(wanted, core(candidate));
@@ -51,13 +59,6 @@ std::string did_you_mean(std::string_view typed, const std::vector<std::string>&
             best = candidate;
             best_distance = steps;
         }
-    }
-    if (!best.empty() || wanted.size() < 3) return best;
-    // `h100` means one of the h100-...: take the shortest name that begins so, or has it as its last part.
-    for (const std::string& candidate : candidates) {
-        const std::string other = core(candidate);
-        if (!other.starts_with(wanted) && !other.ends_with(wanted)) continue;
-        if (best.empty() || candidate.size() < best.size()) best = candidate;
     }
     return best;
 }

@@ -22,6 +22,28 @@ std::string place_of(const std::string& file, const YAML::Mark& mark) {
     return fmt::format("{}:{}:{}", file, mark.line + 1, mark.column + 1);
 }
 
+struct KeyIsNoWord {
+    YAML::Mark mark;
+};
+
+/// Where the outermost bracket stands that is still open at the end; empty when there is none. Only asked after
+/// parsing has failed: yaml-cpp takes the beginning of a JSON file that was cut off for a key.
+std::string open_bracket(const std::string& text, const std::string& file) {
+    std::vector<YAML::Mark> open;
+    YAML::Mark mark;
+    mark.line = mark.column = 0;
+    bool in_string = false;
+    for (std::size_t i = 0; i < text.size(); ++i) {
+        const char c = text[i];
+        if (c == '"' && (i == 0 || text[i - 1] != '\\')) in_string = !in_string;
+        if (!in_string && (c == '{' || c == '[')) open.push_back(mark);
+        if (!in_string && (c == '}' || c == ']') && !open.empty()) open.pop_back();
+        mark.column = c == '\n' ? 0 : mark.column + 1;
+        mark.line += c == '\n' ? 1 : 0;
+    }
+    return open.empty() ? "" : place_of(file, open.front());
+}
+
 /// Builds Values from parser events. `open_` holds the lists and maps that are not closed yet.
 class ValueBuilder : public YAML::EventHandler {
  public:
@@ -88,7 +110,7 @@ class ValueBuilder : public YAML::EventHandler {
     }
 
     void open(const YAML::Mark& mark, Value::Kind kind) {
-        if (expects_key()) throw Error("a key must be a word", place_of(file_, mark));
+        if (expects_key()) throw KeyIsNoWord{mark};
         open_.push_back({named(mark, kind), false, {}});
     }
 
@@ -135,6 +157,11 @@ std::string read_text_file(const std::string& path) {
 Value parse_yaml(const std::string& text, const std::string& file) {
     std::istringstream stream(text);
     ValueBuilder builder(file);
+    const auto refuse = [&](const std::string& what, const YAML::Mark& mark) {
+        const std::string open = open_bracket(text, file);
+        if (!open.empty()) return Error("the file ends before this bracket is closed", open, "is the file cut off?");
+        return Error(what, place_of(file, mark), "check brackets, quotes, commas and indentation there");
+    };
     try {
         YAML::Parser parser(stream);
         if (!parser.HandleNextDocument(builder)) throw Error("the file holds no values", file);
@@ -143,9 +170,10 @@ Value parse_yaml(const std::string& text, const std::string& file) {
             throw Error("the file holds more than one document", file, "remove what follows the line '---' or '}'");
         }
         return root;
+    } catch (const KeyIsNoWord& problem) {
+        throw refuse("a key must be a word", problem.mark);
     } catch (const YAML::Exception& problem) {
-        throw Error(fmt::format("not valid YAML or JSON: {}", problem.msg), place_of(file, problem.mark),
-                    "check brackets, quotes, commas and indentation there");
+        throw refuse(fmt::format("not valid YAML or JSON: {}", problem.msg), problem.mark);
     }
 }
 

@@ -65,7 +65,10 @@ double parse_rate(std::string_view text, std::span<const Suffix> suffixes, const
     const auto number = scan_decimal(text);
     const Suffix* suffix = number ? find_suffix(suffixes, number->suffix) : nullptr;
     if (!suffix || number->leading_zero) throw Error(fmt::format("{} is not a rate: '{}'", name, text), where, hint);
-    const double rate = as_double(*number) * static_cast<double>(suffix->factor);
+    // 989.4T is a whole number; through doubles it would be off by one in the last place.
+    const Scaled scaled = scale(*number, suffix->factor);
+    const double rate = scaled.scaling == Scaling::exact ? static_cast<double>(scaled.value)
+                                                         : as_double(*number) * static_cast<double>(suffix->factor);
     if (!(rate >= 0) || !std::isfinite(rate)) {
         throw Error(fmt::format("{} must not be negative or endless, not {}", name, text), where, hint);
     }

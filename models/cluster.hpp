@@ -27,8 +27,9 @@ struct Cluster {
 
     // Device bytes outside PyTorch's allocator, each a named line of the plan.
     Bytes cuda_context;       ///< context, kernels and library handles of one process
-    Bytes nccl_communicator;  ///< per communicator, after its first collective
-    Bytes nccl_peer_buffer;   ///< per peer of an all-to-all or send/recv communicator, more beside the above
+    Bytes nccl_communicator;  ///< of the first communicator, that of all ranks, after its first collective
+    Bytes nccl_group;         ///< of each further communicator, before its peers
+    Bytes nccl_peer_buffer;   ///< per peer of an all-to-all or send/recv group
 
     int gpus() const { return nodes * gpus_per_node; }
 };

@@ -59,12 +59,16 @@ void Builder::finish() {
 }
 
 TensorId Builder::allocate(const char* name, Group group, Bytes bytes, Place place) {
+    return allocate_again(reserve(), name, group, bytes, place);
+}
+
+TensorId Builder::allocate_again(TensorId id, const char* name, Group group, Bytes bytes, Place place) {
     Event& event = append(EventKind::allocate, name);
     event.group = group;
     event.place = place;
-    event.id = schedule_.tensors++;
+    event.id = id;
     event.bytes = bytes.value;
-    return event.id;
+    return id;
 }
 
 void Builder::release(TensorId tensor) { append(EventKind::release, "").id = tensor; }

@@ -47,6 +47,7 @@ inline constexpr std::size_t stream_count = 7;
 std::string_view to_string(Stream stream);
 
 enum class Phase : std::uint8_t { setup, forward, loss, recompute, backward, optimizer };
+inline constexpr std::size_t phase_count = 6;
 std::string_view to_string(Phase phase);
 
 /// C[m,n] = A[m,k] B[k,n], launched `count` times.
@@ -98,6 +99,7 @@ struct HostWork {
 enum class EventKind : std::uint8_t {
     allocate,
     release,
+    phase,  ///< from here on the segment is in phase `id`
     gemm,
     attention,
     memory_bound,
@@ -159,11 +161,17 @@ class Builder {
     /// Starts a segment; the former one ends here.
     void segment(const char* name, Phase phase, std::int64_t repeat = 1);
     void finish();
+    /// The rest of the segment belongs to another phase (a checkpointed block is recomputed, then goes backward).
+    void phase(Phase phase) { append(EventKind::phase, "").id = static_cast<std::uint32_t>(phase); }
 
     /// The stream whose memory pool new device tensors come from, and whose kernels are launched.
     void use(Stream stream) { stream_ = stream; }
 
     TensorId allocate(const char* name, Group group, Bytes bytes, Place place = Place::device);
+    /// One more tensor under an existing id, as a repeated segment does; a release then frees the youngest.
+    TensorId allocate_again(TensorId id, const char* name, Group group, Bytes bytes, Place place = Place::device);
+    /// An id for allocate_again.
+    TensorId reserve() { return schedule_.tensors++; }
     void release(TensorId tensor);
     template <class... Ids>
     void release(TensorId first, Ids... rest) {

@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "models/block.hpp"
+
+#include <algorithm>
+
+namespace headroom {
+namespace {
+
+/// Tokens per MLP tile. Megatron-DeepSpeed's FPDT halves the attention chunk (transformer.py:170).
+Tiles mlp_tiles(const Workload& work) {
+    const Recipe& recipe = work.recipe;
+    if (recipe.implementation == Implementation::megatron_deepspeed &&
+        recipe.tiling.mlp.kind == Tiling::Kind::automatic) {
+        const Tiling half{Tiling::Kind::tokens,
+                          std::max<std::int64_t>(1, recipe.chunk_tokens.value / recipe.context_parallel() / 2)};
+        return tiles_of(half, work.tokens, work.model.hidden);
+    }
+    return tiles_of(recipe.tiling.mlp, work.tokens, work.model.hidden);
+}
+
+std::int64_t wide_matrices(const Workload& work) { return work.gated() ? 2 : 1; }
+
+/// One FFN-wide tensor over `rows` rows, E.
+Bytes ffn_wide(const Workload& work, std::int64_t rows) { return {work.element * rows * work.model.ffn}; }
+
+void mlp_gemms(Step& step, const Tiles& tiles) {
+    const Transformer& model = step.work.model;
+    step.to.gemm("MLP in", tiles.tokens, model.ffn, model.hidden, tiles.count * wide_matrices(step.work));
+    step.to.gemm("MLP out", tiles.tokens, model.hidden, model.ffn, tiles.count);
+}
+
+void activation_forward(Step& step, std::int64_t launches) {
+    const Bytes wide = ffn_wide(step.work, step.work.tokens);
+    step.eager("MLP activation", (step.work.gated() ? 5 : 2) * wide, 2 * launches);
+}
+
+TensorId mlp_forward(Step& step, BlockKept& kept, bool keep) {
+    const Workload& work = step.work;
+    const Tiles tiles = mlp_tiles(work);
+    const Bytes wide = ffn_wide(work, tiles.tokens);
+    if (!tiles.tiled) {
+        // gate, act(gate), up and their product stay for backward; without one only three are ever alive.
+        const TensorId inner = step.to.allocate("MLP gate, up and product", Group::mlp,
+                                                (keep ? (work.gated() ? 4 : 2) : (work.gated() ? 3 : 2)) * wide);
+        mlp_gemms(step, tiles);
+        activation_forward(step, 1);
+        const TensorId result = step.to.allocate("MLP output", Group::mlp, work.hidden);
+        if (keep) {
+            kept.mlp_inner = inner;
+        } else {
+            step.release(inner);
+        }
+        return result;
+    }
+    const bool joins = step.traits.tile_concatenation || step.traits.megatron;
+    const TensorId list = step.to.allocate(joins ? "MLP output tiles" : "MLP output", Group::mlp, work.hidden);
+    TensorId result = list;
+    if (step.traits.megatron) result = step.to.allocate("MLP output", Group::mlp, work.hidden);
+    const TensorId inner =
+        step.to.allocate("MLP tile", Group::mlp, (step.traits.megatron ? 4 : wide_matrices(work) + 1) * wide);
+    mlp_gemms(step, tiles);
+    activation_forward(step, tiles.count);
+    step.release(inner);
+    if (step.traits.tile_concatenation) {
+        result = step.to.allocate("MLP output", Group::mlp, work.hidden);
+        step.copy("concatenate MLP tiles", 2 * work.hidden);
+    }
+    if (joins) step.release(list);
+    return result;
+}
+
+/// Gradient of the MLP's input.
+TensorId mlp_backward(Step& step, BlockKept& kept) {
+    const Workload& work = step.work;
+    const Transformer& model = work.model;
+    const Tiles tiles = mlp_tiles(work);
+    const Bytes wide = ffn_wide(work, tiles.tokens);
+    const std::int64_t matrix = model.hidden * model.ffn;
+    const std::int64_t in_matrices = wide_matrices(work);
+    const auto gradient_gemms = [&] {
+        step.to.gemm("MLP out, input gradient", tiles.tokens, model.ffn, model.hidden, tiles.count);
+        step.to.gemm("MLP out, weight gradient", model.hidden, model.ffn, tiles.tokens, tiles.count);
+        step.to.gemm("MLP in, input gradient", tiles.tokens, model.hidden, model.ffn, tiles.count * in_matrices);
+        step.to.gemm("MLP in, weight gradient", model.ffn, model.hidden, tiles.tokens, tiles.count * in_matrices);
+    };
+    const Bytes whole = ffn_wide(work, work.tokens);
+    if (!tiles.tiled) {
+        const TensorId down = step.to.allocate("MLP gradients of gate and up", Group::mlp, 2 * wide);
+        step.weight_gradient("gradients of MLP weights", work.parameters.mlp);
+        gradient_gemms();
+        step.eager("MLP activation backward", (work.gated() ? 9 : 3) * whole, 3);
+        step.release(kept.mlp_inner, down);
+        kept.mlp_inner = no_tensor;
+        const TensorId result = step.to.allocate("gradient of MLP input", Group::mlp, work.hidden);
+        step.eager("add MLP input gradients", 3 * work.hidden);
+        return result;
+    }
+    if (step.traits.megatron) {
+        // Gradients of the weights in fp32, cast at the end; the input's gradient overwrites the saved input.
+        const TensorId sums =
+            step.to.allocate("gradients of MLP weights, fp32", Group::gradients, {4 * (in_matrices + 1) * matrix});
+        const TensorId tile = step.to.allocate("MLP tile", Group::mlp, 8 * wide);
+        mlp_gemms(step, tiles);
+        gradient_gemms();
+        step.eager("MLP activation again and backward", 39 * whole + Bytes{30 * matrix * tiles.count}, 8 * tiles.count);
+        step.release(tile);
+        step.weight_gradient("gradients of MLP weights", work.parameters.mlp);
+        step.release(sums);
+        return no_tensor;
+    }
+    // Each tile runs again with gradients: gate, act(gate), up, product, the product's gradient and one weight gradient
+    // to be added to the last ones, beside the tile's output.
+    const TensorId result = step.to.allocate("gradient of MLP input", Group::mlp, work.hidden);
+    const TensorId tile = step.to.allocate("MLP tile", Group::mlp, (work.gated() ? 5 : 3) * wide);
+    const TensorId output =
+        step.to.allocate("MLP tile output", Group::mlp, {work.element * tiles.tokens * model.hidden});
+    step.weight_gradient("gradients of MLP weights", work.parameters.mlp);
+    const TensorId added =
+        step.to.allocate("gradient of one MLP weight, to be added", Group::gradients, work.weights(matrix));
+    mlp_gemms(step, tiles);
+    gradient_gemms();
+    step.eager("MLP activation again and backward", (work.gated() ? 14 : 5) * whole + 7 * work.hidden, 8 * tiles.count);
+    step.to.memory_bound("add MLP weight gradients", MemoryKernel::eager,
+                         work.weights(2 * matrix * (in_matrices + 1)) * (tiles.count - 1),
+                         work.weights(matrix * (in_matrices + 1)) * (tiles.count - 1), 3 * (tiles.count - 1));
+    step.release(tile, output, added);
+    return result;
+}
+
+void add_residual(Step& step) { step.eager("add residual", 3 * step.work.hidden); }
+
+}  // namespace
+
+TensorId norm_forward(Step& step, const char* name) {
+    const Workload& work = step.work;
+    const Tiles tiles = tiles_of(work.recipe.tiling.norm, work.tokens, work.model.hidden);
+    const bool joins = tiles.tiled && step.traits.tile_concatenation;
+    TensorId result = step.to.allocate(joins ? "norm tiles" : name, Group::norm, work.hidden);
+    step.to.memory_bound(name, MemoryKernel::norm_forward, work.hidden, work.hidden, tiles.count);
+    if (joins) {
+        const TensorId joined = step.to.allocate(name, Group::norm, work.hidden);
+        step.copy("concatenate norm tiles", 2 * work.hidden);
+        step.release(result);
+        result = joined;
+    }
+    return result;
+}
+
+TensorId norm_backward(Step& step, const char* name) {
+    const Workload& work = step.work;
+    const Tiles tiles = tiles_of(work.recipe.tiling.norm, work.tokens, work.model.hidden);
+    const TensorId result = step.to.allocate(name, Group::norm, work.hidden);
+    step.weight_gradient("gradient of norm weight", work.model.hidden * (work.model.norm == NormKind::layer ? 2 : 1));
+    if (tiles.tiled && step.traits.tile_concatenation) {
+        // Zeros, each tile forward again and backward, accumulated into its slice.
+        const Bytes rows{work.element * tiles.tokens * work.model.hidden};
+        const TensorId tile =
+            step.to.allocate("norm tile, again and its gradient", Group::norm, 2 * rows + Bytes{4 * tiles.tokens});
+        step.eager("zero norm gradient", work.hidden);
+        step.to.memory_bound("norm again", MemoryKernel::norm_forward, work.hidden, work.hidden, tiles.count);
+        step.to.memory_bound(name, MemoryKernel::norm_backward, 2 * work.hidden, work.hidden, tiles.count);
+        step.eager("accumulate norm tiles", 3 * work.hidden, tiles.count);
+        step.release(tile);
+    } else {
+        step.to.memory_bound(name, MemoryKernel::norm_backward, 2 * work.hidden, work.hidden, tiles.count);
+    }
+    return result;
+}
+
+void block_forward(Step& step, BlockKept& kept, bool keep, TensorId output, Group output_group) {
+    const Workload& work = step.work;
+    const TensorId normed = norm_forward(step, "normed block input");
+    kept.attention = attention_forward(step, keep);
+    // FPDT's attention keeps its chunks of the normed input on the host.
+    if (keep && !(step.traits.megatron && work.recipe.offload.chunks)) {
+        kept.normed_input = normed;
+    } else {
+        step.release(normed);
+    }
+    const TensorId residual = step.to.allocate("residual after attention", Group::residual, work.hidden);
+    add_residual(step);
+    // Megatron's layer keeps the attention output in a local until it returns.
+    if (!step.traits.megatron) step.release(kept.attention.result);
+
+    const TensorId normed_residual = norm_forward(step, "normed residual");
+    const TensorId mlp = mlp_forward(step, kept, keep);
+    if (keep) {
+        kept.normed_residual = normed_residual;
+        kept.residual = residual;
+    } else {
+        step.release(normed_residual);
+    }
+    if (step.traits.megatron) step.release(kept.attention.result);
+    if (output != no_tensor) {
+        step.to.allocate_again(output, output_group == Group::saved ? "block input" : "block output", output_group,
+                               work.hidden);
+        add_residual(step);
+    }
+    step.release(mlp);
+    if (!keep) step.release(residual);
+}
+
+void block_backward(Step& step, BlockKept& kept, TensorId gradient) {
+    const Workload& work = step.work;
+    const bool holds_gradient = step.traits.megatron;  // a reentrant checkpoint, until the block is done
+    TensorId mlp_gradient = mlp_backward(step, kept);
+    if (mlp_gradient == no_tensor) {
+        mlp_gradient = kept.normed_residual;  // written over the saved input
+    } else {
+        step.release(kept.normed_residual);
+    }
+    const TensorId through_norm = norm_backward(step, "gradient of residual, through norm");
+    step.release(kept.residual, mlp_gradient);
+    const TensorId residual_gradient = step.to.allocate("gradient of residual", Group::residual, work.hidden);
+    add_residual(step);
+    if (!holds_gradient) step.release(gradient);
+    step.release(through_norm);
+
+    const TensorId attention_gradient = attention_backward(step, kept.attention);
+    const TensorId input_through_norm = norm_backward(step, "gradient of block input, through norm");
+    step.release(kept.normed_input, attention_gradient);
+    if (holds_gradient) step.release(gradient);
+    step.to.allocate_again(gradient, "gradient of block output", Group::residual, work.hidden);
+    add_residual(step);
+    step.release(residual_gradient, input_through_norm);
+}
+
+}  // namespace headroom

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// One transformer block around the attention method: norms, residuals and the MLP, forwards and backwards.
+#pragma once
+
+#include "models/methods/method.hpp"
+
+namespace headroom {
+
+/// What a block leaves for its backward, beside its input.
+struct BlockKept {
+    TensorId normed_input = no_tensor;
+    TensorId residual = no_tensor;  ///< h = x + attention
+    TensorId normed_residual = no_tensor;
+    TensorId mlp_inner = no_tensor;  ///< gate, activation, up, product of an untiled MLP
+    Kept attention;
+};
+
+/// y = RMSNorm(x) over `step.work.tokens` rows of width D, tiled as the recipe says. Returns y.
+TensorId norm_forward(Step& step, const char* name);
+/// Gradient of the norm's input; frees nothing.
+TensorId norm_backward(Step& step, const char* name);
+
+/// Forward of a block; its input is alive and stays so. With `keep` all that backward needs stays in `kept`. The output
+/// is one more tensor under the id `output`, named as the next block's input will be. A recomputation stops where a
+/// checkpoint's does, before the last addition: pass no_tensor.
+void block_forward(Step& step, BlockKept& kept, bool keep, TensorId output, Group output_group);
+
+/// Backward of a block: turns the gradient of its output, alive under the id `gradient`, into that of its input under
+/// the same id, and frees `kept`.
+void block_backward(Step& step, BlockKept& kept, TensorId gradient);
+
+}  // namespace headroom

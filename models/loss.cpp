@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "models/loss.hpp"
+
+#include <algorithm>
+
+namespace headroom {
+namespace {
+
+/// Rows of logits that exist at once. Liger: ceil(V/D) chunks, rounded up to a power of two of rows; Megatron's FPDT:
+/// a thirty-second of the attention chunk (gpt_model.py:47).
+std::int64_t chunk_rows(const Workload& work) {
+    const Tiling& tiling = work.recipe.tiling.loss;
+    if (tiling.kind == Tiling::Kind::off) return work.tokens;
+    if (tiling.kind == Tiling::Kind::tokens) return std::min(tiling.tokens, work.tokens);
+    if (work.recipe.implementation == Implementation::megatron_deepspeed) {
+        return std::clamp<std::int64_t>(work.recipe.chunk_tokens.value / work.recipe.context_parallel() / 32, 1,
+                                        work.tokens);
+    }
+    const std::int64_t chunks = divide_round_up(work.model.vocabulary, work.model.hidden);
+    return std::min(work.tokens, next_power_of_two(divide_round_up(work.tokens, chunks)));
+}
+
+void head_gemms(Step& step, std::int64_t rows, std::int64_t chunks, bool forward, bool backward) {
+    const Transformer& model = step.work.model;
+    if (forward) step.to.gemm("head", rows, model.vocabulary, model.hidden, chunks);
+    if (!backward) return;
+    step.to.gemm("head, input gradient", rows, model.hidden, model.vocabulary, chunks);
+    step.to.gemm("head, weight gradient", model.vocabulary, model.hidden, rows, chunks);
+}
+
+/// Chunks of logits whose gradient is taken at once, in place: nothing of vocabulary width survives.
+LossKept fused_forward(Step& step) {
+    const Workload& work = step.work;
+    const std::int64_t rows = chunk_rows(work);
+    const std::int64_t chunks = divide_round_up(work.tokens, rows);
+    const std::int64_t head = work.model.vocabulary * work.model.hidden;
+    const bool liger = step.traits.tile_concatenation;  // the implementations that use Liger's kernel
+    LossKept kept;
+    kept.normed = norm_forward(step, "normed hidden state");
+    kept.input_gradient = step.to.allocate("gradient of normed hidden state", Group::loss, work.hidden);
+    kept.weight_gradient = step.to.allocate("gradient of head", Group::gradients, work.weights(head));
+    const TensorId losses = step.to.allocate("loss of every token", Group::loss, {4 * work.tokens});
+    const TensorId logits =
+        step.to.allocate("logits of a chunk", Group::loss, {work.element * rows * work.model.vocabulary});
+    const TensorId product =
+        liger ? step.to.allocate("gradient of head from a chunk", Group::loss, work.weights(head)) : no_tensor;
+    const TensorId wide =
+        liger ? step.to.allocate("gradient of head from a chunk, fp32", Group::loss, {4 * head}) : no_tensor;
+    head_gemms(step, rows, chunks, true, true);
+    step.eager("cross-entropy", {2 * work.element * work.tokens * work.model.vocabulary}, chunks);
+    if (liger) step.eager("add gradient of head", {14 * head * chunks}, 2 * chunks);
+    step.release(wide, product, logits, losses, kept.normed);
+    kept.normed = no_tensor;
+    return kept;
+}
+
+/// All logits at once: kept in fp32 log-probabilities until backward.
+LossKept plain_forward(Step& step) {
+    const Workload& work = step.work;
+    const std::int64_t elements = work.tokens * work.model.vocabulary;
+    LossKept kept;
+    kept.normed = norm_forward(step, "normed hidden state");
+    const TensorId logits = step.to.allocate("logits", Group::loss, {work.element * elements});
+    head_gemms(step, work.tokens, 1, true, false);
+    const TensorId wide = step.to.allocate("logits, fp32", Group::loss, {4 * elements});
+    step.eager("logits to fp32", {6 * elements});
+    step.release(logits);
+    kept.log_probabilities = step.to.allocate("log-probabilities, fp32", Group::loss, {4 * elements});
+    step.eager("log-softmax", {8 * elements});
+    step.release(wide);
+    return kept;
+}
+
+/// Megatron-DeepSpeed's FPDT loss: hidden states go to pageable host memory, chunks of logits are recomputed in
+/// backward.
+LossKept megatron_forward(Step& step) {
+    const Workload& work = step.work;
+    const std::int64_t rows = chunk_rows(work);
+    const std::int64_t elements = rows * work.model.vocabulary;
+    const std::int64_t chunks = divide_round_up(work.tokens, rows);
+    LossKept kept;
+    kept.normed = norm_forward(step, "normed hidden state");
+    const TensorId losses = step.to.allocate("loss of every token", Group::loss, {4 * work.tokens});
+    const TensorId logits = step.to.allocate("logits of a chunk, fp32 and 16 bit", Group::loss, {6 * elements});
+    head_gemms(step, rows, chunks, true, false);
+    step.eager("cross-entropy", {22 * work.tokens * work.model.vocabulary}, 6 * chunks);
+    step.release(logits, losses);
+    step.to.copy("offload hidden state", Stream::compute,
+                 {.to_host = true, .pinned = false, .fresh = true, .bytes = work.hidden.value});
+    step.to.host_wait("offload hidden state", Stream::compute);
+    return kept;
+}
+
+}  // namespace
+
+LossKept loss_forward(Step& step) {
+    if (step.work.recipe.tiling.loss.kind == Tiling::Kind::off) return plain_forward(step);
+    return step.traits.megatron ? megatron_forward(step) : fused_forward(step);
+}
+
+void loss_backward(Step& step, LossKept& kept, TensorId hidden, TensorId gradient) {
+    const Workload& work = step.work;
+    const std::int64_t head = work.model.vocabulary * work.model.hidden;
+    if (work.recipe.tiling.loss.kind == Tiling::Kind::off) {
+        const std::int64_t elements = work.tokens * work.model.vocabulary;
+        const TensorId from_loss = step.to.allocate("gradient of log-probabilities, fp32", Group::loss, {4 * elements});
+        const TensorId wide = step.to.allocate("gradient of logits, fp32", Group::loss, {4 * elements});
+        step.eager("log-softmax backward", {16 * elements}, 2);
+        step.release(from_loss, kept.log_probabilities);
+        const TensorId narrow = step.to.allocate("gradient of logits", Group::loss, {work.element * elements});
+        step.eager("gradient of logits from fp32", {6 * elements});
+        step.release(wide);
+        kept.input_gradient = step.to.allocate("gradient of normed hidden state", Group::loss, work.hidden);
+        kept.weight_gradient = step.to.allocate("gradient of head", Group::gradients, work.weights(head));
+        head_gemms(step, work.tokens, 1, false, true);
+        step.release(narrow, kept.normed);
+    } else if (step.traits.megatron) {
+        const std::int64_t rows = chunk_rows(work);
+        const std::int64_t elements = rows * work.model.vocabulary;
+        const std::int64_t chunks = divide_round_up(work.tokens, rows);
+        step.to.copy("fetch hidden state", Stream::compute,
+                     {.to_host = false, .pinned = false, .fresh = false, .bytes = work.hidden.value});
+        kept.input_gradient = step.to.allocate("gradient of normed hidden state", Group::loss, work.hidden);
+        const TensorId sum = step.to.allocate("gradient of head, fp32", Group::loss, {4 * head});
+        kept.weight_gradient = step.to.allocate("gradient of head", Group::gradients, work.weights(head));
+        const TensorId chunk = step.to.allocate("logits of a chunk and their gradients", Group::loss, {9 * elements});
+        head_gemms(step, rows, chunks, true, true);
+        step.eager("cross-entropy backward", {28 * work.tokens * work.model.vocabulary + 10 * head * chunks},
+                   8 * chunks);
+        step.release(chunk, sum, kept.normed);
+    }
+    const TensorId through_norm = norm_backward(step, "gradient of hidden state");
+    step.release(kept.input_gradient);
+    if (hidden != no_tensor) step.release(hidden);
+    // The norm's output gradient is the gradient of the last block's output: only its name changes.
+    step.release(through_norm);
+    step.to.allocate_again(gradient, "gradient of block output", Group::residual, work.hidden);
+}
+
+}  // namespace headroom

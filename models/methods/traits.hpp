@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a shipped implementation does beside the algorithm. `lean` has none of these.
+#pragma once
+
+#include "models/recipe.hpp"
+
+namespace headroom {
+
+struct Traits {
+    /// Rotary embedding as an eager complex fp32 product: 12 bytes an element at once for q and k
+    /// (Untied-Ulysses model.py:202-228).
+    bool eager_rotary = false;
+    /// The caller keeps q, k, v alive that went into the all-to-all until attention returns
+    /// (long-context-attention hybrid/attn_layer.py:110-161: Python locals).
+    bool keeps_sent = false;
+    /// A contiguous copy before an all-to-all, and one after the exchange back (comm/all_to_all.py:15-134).
+    bool exchange_copies = false;
+    /// Attention output converted to fp32 and back even without a ring (zigzag_ring_flash_attn.py; ring/utils.py).
+    bool fp32_output = false;
+    /// dq, dk, dv converted to fp32, and dk, dv sent to the rank itself, even without a ring (same file, l.79-183).
+    bool fp32_gradients = false;
+    /// Ring merge as separate eager kernels, with their temporaries (TorchScript not fused).
+    bool eager_merge = false;
+    /// Tiled norm and MLP gather their tiles in a list and concatenate it (ulysses_sp.py:880-1011): twice the output.
+    bool tile_concatenation = false;
+    /// UPipe permutes the heads of the whole output with an index copy (model.py:416-428).
+    bool head_permutation = false;
+    /// The rotary table is built for the whole context on every rank and never shrinks (train.py:377-395).
+    bool full_rotary_table = false;
+    /// Checkpoints save the rotary table beside the block input, and move it with it (checkpoint_wrapper.py:195-229).
+    bool offloads_rotary = false;
+    /// Block 0 keeps its input on the device (AC_LAYER_STRIDE: every block with index % 1000 != 0 is offloaded).
+    bool first_block_stays = false;
+    /// The norms, MLP and loss of Megatron-DeepSpeed's FPDT, and its reentrant checkpoints.
+    bool megatron = false;
+    /// Gradients of the weights of a block are whole tensors until they are reduced.
+    bool whole_weight_gradients = true;
+};
+
+constexpr Traits traits_of(Implementation implementation) {
+    Traits traits;
+    switch (implementation) {
+        case Implementation::untied_ulysses:
+        case Implementation::torchtitan:
+            traits.eager_rotary = true;
+            traits.keeps_sent = true;
+            traits.exchange_copies = true;
+            traits.fp32_output = true;
+            traits.fp32_gradients = true;
+            traits.eager_merge = true;
+            traits.tile_concatenation = true;
+            traits.head_permutation = true;
+            traits.full_rotary_table = true;
+            traits.offloads_rotary = true;
+            traits.first_block_stays = implementation == Implementation::untied_ulysses;
+            break;
+        case Implementation::alst:
+            traits.exchange_copies = true;
+            traits.tile_concatenation = true;
+            break;
+        case Implementation::megatron_deepspeed:
+            traits.exchange_copies = true;
+            traits.megatron = true;
+            break;
+        case Implementation::lean:
+            break;
+    }
+    return traits;
+}
+
+}  // namespace headroom

@@ -1,0 +1,317 @@
+// SPDX-License-Identifier: Apache-2.0
+// UPipe, head-wise chunked Ulysses (arXiv 2602.21196; Untied-Ulysses untied_ulysses/fully_fused_attn.py).
+//
+//     for each stage of U heads:
+//         q = rotary(x Wq[stage]);  every g-th stage also k = rotary(x Wk[chunk]), v = x Wv[chunk]
+//         q, k, v = all_to_all(...)                  one stage wide
+//         out[stage] = all_to_all(attention(q, k, v))
+//     y = permute(out) Wo                            stages take one head from each KV group
+//
+// Backward recomputes q, k, v of each stage, so a stage's buffers are all that attention ever holds beside x and out.
+#include <algorithm>
+
+#include "models/methods/method.hpp"
+
+namespace headroom {
+namespace {
+
+/// How the heads fall into stages (section 1.1 of the method notes, for any U).
+struct Stages {
+    std::int64_t count;        ///< pi = H/U
+    std::int64_t reuse;        ///< stages that share one K/V chunk
+    std::int64_t kv_heads;     ///< KV heads of a chunk
+    Bytes query;               ///< u: one stage of Q on a rank
+    Bytes key;                 ///< one chunk of K
+    Bytes lse;                 ///< log-sum-exp of one stage
+    std::int64_t query_width;  ///< columns of Wq that a stage uses
+    std::int64_t key_width;
+    std::int64_t group;  ///< query heads per KV head inside the kernel
+    bool single_head;    ///< one head on each rank: views need no copy
+
+    bool loads_chunk(std::int64_t stage) const { return stage % reuse == 0; }
+    bool drops_chunk(std::int64_t stage) const { return stage % reuse == reuse - 1; }
+};
+
+Stages stages_of(const Workload& work) {
+    const std::int64_t heads = work.recipe.heads_per_stage;
+    Stages stages{};
+    stages.count = work.model.heads / heads;
+    stages.kv_heads = std::min(heads, work.kv_heads);
+    stages.reuse = stages.count / (work.kv_heads / stages.kv_heads);
+    stages.query = work.query / stages.count;
+    stages.key = work.key / (work.kv_heads / stages.kv_heads);
+    stages.lse = work.lse / stages.count;
+    stages.query_width = heads * work.model.head_dim;
+    stages.key_width = stages.kv_heads * work.model.head_dim;
+    stages.group = heads / stages.kv_heads;
+    stages.single_head = heads == work.recipe.ulysses && work.recipe.batch == 1;
+    return stages;
+}
+
+Attention stage_kernel(const Workload& work, const Stages& stages, bool backward) {
+    return {.query_len = work.ring_tokens(),
+            .key_len = work.ring_tokens(),
+            .heads = static_cast<std::int32_t>(stages.query_width / work.model.head_dim / work.recipe.ulysses),
+            .kv_heads = static_cast<std::int32_t>(stages.kv_heads / work.recipe.ulysses),
+            .head_dim = static_cast<std::int32_t>(work.model.head_dim),
+            .batch = static_cast<std::int32_t>(work.recipe.batch),
+            .causal = true,
+            .backward = backward};
+}
+
+void rotate_stage(Step& step, Bytes tensor) {
+    if (!step.traits.eager_rotary) {
+        step.eager("rotary embedding", 2 * tensor + step.work.rotary);
+        return;
+    }
+    // A Triton kernel in place, after contiguous copies of cos and sin at every call (rotary.py:69-86).
+    const TensorId tables = step.workspace("contiguous cos and sin", step.work.rotary);
+    step.eager("rotary embedding", 2 * tensor + 4 * step.work.rotary, 3);
+    step.release(tables);
+}
+
+struct StageTensors {
+    TensorId query = no_tensor, key = no_tensor, value = no_tensor;
+};
+
+/// Projects, rotates and exchanges one stage; K and V only where a chunk begins. Used by forward and backward.
+void load_stage(Step& step, const Stages& stages, std::int64_t stage, StageTensors& held) {
+    const bool chunk = stages.loads_chunk(stage);
+    TensorId query = step.attention("stage query", stages.query);
+    project(step, "query projection of a stage", stages.query_width);
+    TensorId key = no_tensor;
+    TensorId value = no_tensor;
+    if (chunk) {
+        key = step.attention("stage key", stages.key);
+        value = step.attention("stage value", stages.key);
+        project(step, "key projection of a chunk", stages.key_width);
+        project(step, "value projection of a chunk", stages.key_width);
+    }
+    if (step.work.model.qk_norm != QkNorm::none) {
+        const Bytes normed = chunk ? stages.query + stages.key : stages.query;
+        step.to.memory_bound("QK norm", MemoryKernel::norm_forward, normed, normed);
+    }
+    rotate_stage(step, stages.query);
+    if (chunk) rotate_stage(step, stages.key);
+
+    const auto exchange = [&](const char* name, TensorId& tensor, Bytes bytes) {
+        const TensorId received = gather_sequence(step, name, bytes);
+        if (received == no_tensor) return tensor;
+        if (!step.traits.keeps_sent) {
+            step.release(tensor);
+            tensor = no_tensor;
+        }
+        return received;
+    };
+    held.query = exchange("stage query, my heads", query, stages.query);
+    if (chunk) {
+        held.key = exchange("chunk key, my heads", key, stages.key);
+        held.value = exchange("chunk value, my heads", value, stages.key);
+    }
+    if (step.work.recipe.ulysses > 1) step.release(query, key, value);
+}
+
+/// Forward over the ring passes Q, not K and V: every rank attends with visiting queries to its own keys.
+void attend(Step& step, const Stages& stages, TensorId& output) {
+    const Workload& work = step.work;
+    const bool alone = work.recipe.ring == 1;
+    if (alone && !step.traits.fp32_output) {
+        output = step.attention("stage output", stages.query);
+        step.to.attention("attention", stage_kernel(work, stages, false));
+        return;
+    }
+    const TensorId visiting = step.exchange("ring receive buffer", stages.query);
+    TensorId block = step.attention("stage block output", stages.query);
+    if (!alone) {
+        step.to.wait(Stream::ring, step.to.record(Stream::compute));
+        step.to.collective("ring: Q", Stream::ring, CollectiveKind::send_recv, CommGroup::ring, stages.query, false);
+    }
+    step.to.attention("attention", stage_kernel(work, stages, false));
+    const TensorId wide = step.attention("stage output, fp32", 2 * stages.query);
+    step.eager("stage output to fp32", 3 * stages.query);
+    for (std::int64_t round = 1; round < work.recipe.ring; ++round) {
+        step.to.wait(Stream::compute, step.to.record(Stream::ring));
+        if (step.traits.eager_merge) {
+            step.to.collective("ring barrier", Stream::ring, CollectiveKind::barrier, CommGroup::ring, {0}, true);
+            step.to.host_wait("ring barrier", Stream::compute);
+        }
+        if (round + 1 < work.recipe.ring) {
+            step.to.wait(Stream::ring, step.to.record(Stream::compute));
+            step.to.collective("ring: Q", Stream::ring, CollectiveKind::send_recv, CommGroup::ring, stages.query,
+                               false);
+        }
+        // Ring rank 0 meets whole visiting queries here, later ranks halves.
+        const bool whole = work.role == RingRole::first;
+        const Bytes part = whole ? stages.query : stages.query / 2;
+        step.release(block);
+        block = step.attention("stage block output", part);
+        Attention kernel = stage_kernel(work, stages, false);
+        kernel.causal = false;
+        (whole ? kernel.key_len : kernel.query_len) /= 2;
+        step.to.attention("attention", kernel);
+        if (step.traits.eager_merge) {
+            const TensorId difference = step.workspace("merge: difference, fp32", 2 * part);
+            const TensorId product = step.workspace("merge: product, fp32", 2 * part);
+            step.eager("merge partial attention", 19 * part, 8);
+            step.release(difference, product);
+        } else {
+            step.eager("merge partial attention", 5 * part);
+        }
+    }
+    step.release(block, visiting);
+    output = step.attention("stage output", stages.query);
+    step.eager("stage output from fp32", 3 * stages.query);
+    step.release(wide);
+}
+
+}  // namespace
+
+Kept upipe_forward(Step& step, bool keep) {
+    const Workload& work = step.work;
+    const Stages stages = stages_of(work);
+    Kept kept;
+    kept.output = step.attention("attention output", work.query);
+    // Log-sum-exp of every stage; the buffers of the stages add up to l.
+    kept.lse = step.attention("log-sum-exp", work.lse);
+    StageTensors held;
+    for (std::int64_t stage = 0; stage < stages.count; ++stage) {
+        load_stage(step, stages, stage, held);
+        TensorId output = no_tensor;
+        attend(step, stages, output);
+        step.release(held.query);
+        if (stages.drops_chunk(stage)) step.release(held.key, held.value);
+        const TensorId mine = scatter_sequence(step, "stage output, my tokens", stages.query, stages.single_head);
+        if (step.traits.exchange_copies || work.recipe.ulysses > 1) {
+            step.copy("write stage into output", 2 * stages.query);
+        }
+        step.release(output, mine);
+    }
+    kept.projected = kept.output;
+    if (!keep) step.release(kept.lse);
+    if (step.traits.head_permutation) {
+        kept.projected = step.attention("attention output, heads in order", work.query);
+        step.to.host_wait("head index on the host", Stream::compute);
+        step.copy("permute heads", 2 * work.query);
+        if (!keep) step.release(kept.output);
+    }
+    kept.result = output_projection(step);
+    if (!keep) step.release(kept.projected);
+    return kept;
+}
+
+TensorId upipe_backward(Step& step, Kept& kept) {
+    const Workload& work = step.work;
+    const Stages stages = stages_of(work);
+    const bool ring = work.recipe.ring > 1;
+    const bool sums_chunk = stages.reuse > 1 || ring;
+    TensorId output_gradient =
+        output_projection_backward(step, kept.projected == kept.output ? no_tensor : kept.projected);
+    if (step.traits.head_permutation) {
+        const TensorId permuted = step.attention("gradient of output", work.query);
+        step.to.host_wait("head index on the host", Stream::compute);
+        step.copy("permute heads back", 4 * work.query);
+        step.release(output_gradient);
+        output_gradient = permuted;
+    }
+
+    const TensorId input_gradient = step.attention("gradient of normed input", work.hidden);
+    step.weight_gradient("gradient of wq", work.parameters.query);
+    step.weight_gradient("gradient of wk and wv", work.parameters.key_value);
+    StageTensors held;
+    TensorId key_sum = no_tensor;
+    TensorId value_sum = no_tensor;
+    for (std::int64_t stage = 0; stage < stages.count; ++stage) {
+        load_stage(step, stages, stage, held);
+        const TensorId output = gather_sequence(step, "stage output, my heads", stages.query);
+        const TensorId gradient = gather_sequence(step, "stage gradient of output, my heads", stages.query);
+
+        const TensorId query_gradient = step.attention("stage gradient of query", stages.query);
+        const TensorId key_gradient = step.attention("chunk gradient of key", stages.key);
+        const TensorId value_gradient = step.attention("chunk gradient of value", stages.key);
+        if (stages.loads_chunk(stage) && sums_chunk) {
+            key_sum = step.attention("chunk gradient of key, summed", stages.key);
+            value_sum = step.attention("chunk gradient of value, summed", stages.key);
+        }
+        const KernelWorkspace need =
+            backward_workspace(work.recipe.attention_kernel, stages.query, stages.key, stages.lse, stages.group);
+        const TensorId key_accumulators =
+            step.workspace("attention kernel: dK and dV accumulators", need.key_accumulators);
+
+        TensorId narrow_query = query_gradient;
+        if (ring) {
+            narrow_query = step.attention("stage gradient of query, bf16", stages.query);
+            const TensorId next = step.exchange("next key and value", 2 * stages.key);
+            const TensorId wide_query = step.attention("stage gradient of query, fp32", 2 * stages.query);
+            const TensorId wide_keys = step.attention("chunk gradients, fp32", 4 * stages.key);
+            const TensorId received = step.exchange("received chunk gradients, fp32", 4 * stages.key);
+            const TensorId narrow_keys = step.attention("chunk gradients, bf16", 2 * stages.key);
+            for (std::int64_t round = 0; round < work.recipe.ring; ++round) {
+                const bool last = round + 1 == work.recipe.ring;
+                if (!last) {
+                    step.to.wait(Stream::ring, step.to.record(Stream::compute));
+                    step.to.collective("ring: K and V", Stream::ring, CollectiveKind::send_recv, CommGroup::ring,
+                                       2 * stages.key, false);
+                }
+                const bool whole = round == 0 || work.role == RingRole::later;
+                Attention kernel = stage_kernel(work, stages, true);
+                if (round > 0) {
+                    kernel.causal = false;
+                    (whole ? kernel.key_len : kernel.query_len) /= 2;
+                }
+                step.to.attention("attention backward", kernel);
+                step.eager("add gradients", 5 * (whole ? stages.query : stages.query / 2) + 10 * stages.key, 3);
+                const auto settle = [&] {
+                    step.to.wait(Stream::compute, step.to.record(Stream::ring));
+                    if (!step.traits.eager_merge) return;
+                    step.to.collective("ring barrier", Stream::ring, CollectiveKind::barrier, CommGroup::ring, {0},
+                                       true);
+                    step.to.host_wait("ring barrier", Stream::compute);
+                };
+                if (round > 0) settle();
+                if (!last) settle();
+                step.to.wait(Stream::ring, step.to.record(Stream::compute));
+                step.to.collective("ring: dK and dV", Stream::ring, CollectiveKind::send_recv, CommGroup::ring,
+                                   4 * stages.key, false);
+                if (last) settle();
+            }
+            step.release(next, wide_query, wide_keys, received, narrow_keys, query_gradient);
+        } else {
+            const TensorId accumulator = step.workspace("attention kernel: dQ accumulator", need.query_accumulator);
+            step.to.attention("attention backward", stage_kernel(work, stages, true));
+            step.release(accumulator);
+        }
+        if (sums_chunk) step.eager("add chunk gradients", 6 * stages.key, 2);
+        step.release(key_accumulators, gradient, output, held.query);
+
+        const auto exchange_back = [&](const char* name, TensorId tensor, Bytes bytes) {
+            const TensorId mine = scatter_sequence(step, name, bytes, stages.single_head);
+            if (mine == no_tensor) return tensor;
+            step.release(tensor);
+            return mine;
+        };
+        const TensorId query_mine = exchange_back("stage gradient of query, my tokens", narrow_query, stages.query);
+        rotate_stage(step, stages.query);
+        step.eager("accumulate input gradient", 2 * work.hidden);
+        project_backward(step, "query projection of a stage, input gradient", stages.query_width);
+        step.release(query_mine);
+        if (sums_chunk) step.release(key_gradient, value_gradient);
+        if (!stages.drops_chunk(stage)) {
+            if (!sums_chunk) step.release(key_gradient, value_gradient);
+            continue;
+        }
+        step.release(held.key, held.value);
+        const TensorId key_mine =
+            exchange_back("chunk gradient of key, my tokens", sums_chunk ? key_sum : key_gradient, stages.key);
+        const TensorId value_mine =
+            exchange_back("chunk gradient of value, my tokens", sums_chunk ? value_sum : value_gradient, stages.key);
+        rotate_stage(step, stages.key);
+        project_backward(step, "key projection of a chunk, input gradient", stages.key_width);
+        project_backward(step, "value projection of a chunk, input gradient", stages.key_width);
+        step.eager("accumulate input gradient", 4 * work.hidden, 2);
+        step.release(key_mine, value_mine);
+    }
+    step.release(output_gradient, kept.output, kept.lse);
+    return input_gradient;
+}
+
+}  // namespace headroom

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "planner/evaluate.hpp"
+
+#include <algorithm>
+
+#include "models/training_step.hpp"
+#include "planner/outside.hpp"
+
+namespace headroom {
+
+Bytes usable_host_memory(const Cluster& cluster) {
+    return {static_cast<std::int64_t>(static_cast<double>(cluster.host_memory.value) * cluster.host_memory_usable)};
+}
+
+std::vector<RingRole> ring_roles(const Recipe& recipe) {
+    if (recipe.ring == 1) return {RingRole::later};
+    return {RingRole::later, RingRole::first};
+}
+
+Verdict Evaluator::verdict(const Transformer& model, const Cluster& cluster, const Recipe& recipe) {
+    Verdict result;
+    for (const RingRole role : ring_roles(recipe)) {
+        build_training_step(make_workload(model, cluster, recipe, role), schedule);
+        const MemoryProfile& profile = replay.run(schedule);
+        result.device_peak = std::max(result.device_peak, profile.device_peak);
+        const Bytes host = (profile.pinned_peak + profile.pageable_peak) * cluster.gpus_per_node;
+        result.host_peak_per_node = std::max(result.host_peak_per_node, host);
+    }
+    result.device_fits = result.device_peak <= cluster.device_memory - sum(outside_terms(cluster, recipe));
+    result.host_fits = result.host_peak_per_node <= usable_host_memory(cluster);
+    return result;
+}
+
+}  // namespace headroom

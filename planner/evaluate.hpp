@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// The fast core of planning: one recipe to its peaks, without names or allocations. Searches and sweeps call this.
+#pragma once
+
+#include "models/workload.hpp"
+#include "planner/memory_replay.hpp"
+#include "planner/plan.hpp"
+#include "planner/reserved_replay.hpp"
+
+namespace headroom {
+
+/// Storage that evaluations share; one for each thread.
+struct Evaluator {
+    Schedule schedule;
+    MemoryReplay replay;
+    ReservedReplay reserved;
+
+    /// Device peak of the worst ring role and host peak, by the fast replay. Ignores what sticks in the allocator.
+    Verdict verdict(const Transformer& model, const Cluster& cluster, const Recipe& recipe);
+};
+
+/// Host bytes of a node that training may use.
+Bytes usable_host_memory(const Cluster& cluster);
+/// Ring roles that differ in memory: one without a ring, two with.
+std::vector<RingRole> ring_roles(const Recipe& recipe);
+
+}  // namespace headroom

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "planner/max_context.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "models/constraints.hpp"
+#include "models/error.hpp"
+#include "planner/evaluate.hpp"
+
+namespace headroom {
+namespace {
+
+/// Attention kernels work in tiles of 128 rows; contexts between are of no use to anyone.
+constexpr std::int64_t rows_per_tile = 128;
+/// The last steps are searched one by one: tile counts and power-of-two chunks make memory slightly uneven.
+constexpr std::int64_t uneven_steps = 8;
+
+class Search {
+ public:
+    Search(const Settings& settings, const Settings& published, const Transformer& model, const Cluster& cluster)
+        : settings_(settings), published_(published), model_(model), cluster_(cluster) {}
+
+    Recipe recipe_at(std::int64_t context) const {
+        Settings settings = settings_;
+        settings.context = Tokens{context};
+        return resolve(settings, published_, model_, cluster_);
+    }
+
+    Verdict verdict_at(std::int64_t context) { return evaluator_.verdict(model_, cluster_, recipe_at(context)); }
+
+    /// Largest multiple of `granule` that the fast replay accepts, 0 when none.
+    std::int64_t longest(std::int64_t granule) {
+        const std::int64_t most = longest_context.value / granule;
+        if (!verdict_at(granule).fits()) return 0;
+        std::int64_t good = 1;
+        std::int64_t bad = 2;
+        while (bad <= most && verdict_at(bad * granule).fits()) {
+            good = bad;
+            bad *= 2;
+        }
+        bad = std::min(bad, most + 1);
+        while (bad - good > 1) {
+            const std::int64_t middle = good + (bad - good) / 2;
+            (verdict_at(middle * granule).fits() ? good : bad) = middle;
+        }
+        for (std::int64_t step = uneven_steps; step > 0; --step) {
+            if (good + step <= most && verdict_at((good + step) * granule).fits()) return (good + step) * granule;
+        }
+        return good * granule;
+    }
+
+ private:
+    const Settings& settings_;
+    const Settings& published_;
+    const Transformer& model_;
+    const Cluster& cluster_;
+    Evaluator evaluator_;
+};
+
+std::string limit(const Plan& next) {
+    if (!next.device.fits) {
+        return fmt::format("GPU memory ({}): the next length needs {:.2f} GiB of {:.2f}", next.device.phase,
+                           in_gib(next.device.peak + next.device.unreturnable), in_gib(next.device.usable));
+    }
+    return fmt::format("host memory: the next length needs {:.0f} GiB of {:.0f} on each node",
+                       in_gib(next.host.peak_per_node), in_gib(next.host.usable_per_node));
+}
+
+}  // namespace
+
+MaxContext max_context(const Settings& settings, const Settings& published, const Transformer& model,
+                       const Cluster& cluster) {
+    MaxContext result;
+    result.method = settings.method.value_or(published.method.value_or(Method::ulysses));
+    Search search(settings, published, model, cluster);
+    std::int64_t granule = 0;
+    try {
+        // Any context will do to resolve the degrees; its granule is then that of all contexts.
+        Settings probe = settings;
+        const std::int64_t chunk = settings.chunk_tokens.value_or(published.chunk_tokens.value_or(Tokens{1})).value;
+        probe.context = Tokens{std::lcm(std::lcm(std::int64_t{cluster.gpus()} * 2, std::max<std::int64_t>(1, chunk)),
+                                        std::int64_t{cluster.gpus()} * rows_per_tile)};
+        const Recipe recipe = resolve(probe, published, model, cluster);
+        granule = std::lcm(context_granule(recipe).value, std::int64_t{recipe.context_parallel()} * rows_per_tile);
+    } catch (const Error& error) {
+        result.limited_by = error.what();
+        return result;
+    }
+    result.valid = true;
+    std::int64_t context = search.longest(granule);
+    // The fast replay does not see what sticks in the allocator; step back until the whole plan fits.
+    for (std::int64_t back = 1; context > 0; back *= 2) {
+        result.recipe = search.recipe_at(context);
+        result.plan = make_plan(model, cluster, result.recipe);
+        if (result.plan.fits) break;
+        context = std::max<std::int64_t>(0, context - back * granule);
+    }
+    result.context = Tokens{context};
+    if (context == 0) {
+        result.recipe = search.recipe_at(granule);
+        result.plan = make_plan(model, cluster, result.recipe);
+        result.limited_by = "nothing fits: " + result.plan.verdict;
+        return result;
+    }
+    if (context + granule > longest_context.value) {
+        result.limited_by = "the longest context that is counted, 2^40";
+        return result;
+    }
+    result.limited_by = limit(make_plan(model, cluster, search.recipe_at(context + granule)));
+    return result;
+}
+
+}  // namespace headroom

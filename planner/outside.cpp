@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "planner/outside.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace headroom {
+
+std::vector<OutsideTerm> outside_terms(const Cluster& cluster, const Recipe& recipe) {
+    std::vector<OutsideTerm> terms{{"CUDA context and libraries", cluster.cuda_context}};
+    if (cluster.gpus() > 1) terms.push_back({"NCCL, all ranks", cluster.nccl_communicator});
+    const auto group = [&](const char* name, int degree, int peers) {
+        if (degree < 2) return;
+        terms.push_back({fmt::format("NCCL, {} group, buffers for {} peer{}", name, peers, peers == 1 ? "" : "s"),
+                         cluster.nccl_group + std::int64_t{peers} * cluster.nccl_peer_buffer});
+    };
+    group("Ulysses", recipe.ulysses, recipe.ulysses - 1);
+    group("ring", recipe.ring, std::min(2, recipe.ring - 1));
+    return terms;
+}
+
+Bytes sum(const std::vector<OutsideTerm>& terms) {
+    Bytes total;
+    for (const OutsideTerm& term : terms) total += term.bytes;
+    return total;
+}
+
+}  // namespace headroom

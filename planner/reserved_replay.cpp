@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "planner/reserved_replay.hpp"
+
+namespace headroom {
+
+void ReservedReplay::start(const Schedule& schedule, bool expandable_segments) {
+    allocator_.reset({.expandable_segments = expandable_segments, .capacity = {}});
+    top_.assign(schedule.tensors, nothing);
+    entries_.clear();
+    unused_ = nothing;
+}
+
+void ReservedReplay::allocate(const Event& event) {
+    if (event.place != Place::device) return;
+    std::uint32_t entry = unused_;
+    if (entry == nothing) {
+        entry = static_cast<std::uint32_t>(entries_.size());
+        entries_.push_back({});
+    } else {
+        unused_ = entries_[entry].below;
+    }
+    entries_[entry] = {allocator_.allocate(event.stream, {event.bytes}), top_[event.id]};
+    top_[event.id] = entry;
+}
+
+void ReservedReplay::release(TensorId id) {
+    const std::uint32_t entry = top_[id];
+    if (entry == nothing) return;  // a host tensor
+    allocator_.release(entries_[entry].block);
+    top_[id] = entries_[entry].below;
+    entries_[entry].below = unused_;
+    unused_ = entry;
+}
+
+void ReservedReplay::play(const Schedule& schedule, const Segment& segment) {
+    for (const Event& event : schedule.events_of(segment)) {
+        if (event.kind == EventKind::allocate) {
+            allocate(event);
+        } else if (event.kind == EventKind::release) {
+            release(event.id);
+        }
+    }
+}
+
+void ReservedReplay::play_lasting(const Schedule& schedule, const Segment& segment, std::uint32_t times) {
+    net_.assign(schedule.tensors, 0);
+    for (const Event& event : schedule.events_of(segment)) {
+        if (event.kind == EventKind::allocate) ++net_[event.id];
+        if (event.kind == EventKind::release) --net_[event.id];
+    }
+    for (std::uint32_t i = 0; i < times; ++i) {
+        for (const Event& event : schedule.events_of(segment)) {
+            if (event.kind > EventKind::release || net_[event.id] == 0) continue;
+            if (event.kind == EventKind::allocate && net_[event.id] > 0) allocate(event);
+            if (event.kind == EventKind::release && net_[event.id] < 0) release(event.id);
+        }
+    }
+}
+
+ReservedMemory ReservedReplay::replay(const Schedule& schedule, bool expandable_segments, bool expand) {
+    start(schedule, expandable_segments);
+    for (const Segment& segment : schedule.segments) {
+        const std::uint32_t whole = expand || segment.repeat <= 3 ? segment.repeat : 2;
+        for (std::uint32_t i = 0; i < whole; ++i) play(schedule, segment);
+        if (whole == segment.repeat) continue;
+        play_lasting(schedule, segment, segment.repeat - 3);
+        play(schedule, segment);
+    }
+    return {allocator_.peak_reserved(), allocator_.peak_held(), allocator_.peak_allocated()};
+}
+
+ReservedMemory ReservedReplay::run(const Schedule& schedule, bool expandable_segments) {
+    return replay(schedule, expandable_segments, false);
+}
+
+ReservedMemory ReservedReplay::run_expanded(const Schedule& schedule, bool expandable_segments) {
+    return replay(schedule, expandable_segments, true);
+}
+
+}  // namespace headroom

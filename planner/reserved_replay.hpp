@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// Replays a schedule through the model of PyTorch's caching allocator, for what a run reserves.
+#pragma once
+
+#include "models/schedule.hpp"
+#include "planner/caching_allocator.hpp"
+
+namespace headroom {
+
+struct ReservedMemory {
+    Bytes peak_reserved;   ///< by a run with room to spare
+    Bytes peak_held;       ///< most bytes that could not be given back: live blocks and what sticks to them
+    Bytes peak_allocated;  ///< as the allocator counts it
+};
+
+/// Keeps its storage from one schedule to the next.
+class ReservedReplay {
+ public:
+    /// Repetitions beyond the first two and the last allocate only what outlives them: by then the cache has seen every
+    /// size, and the transient tensors find the blocks they had.
+    ReservedMemory run(const Schedule& schedule, bool expandable_segments);
+    ReservedMemory run_expanded(const Schedule& schedule, bool expandable_segments);
+
+ private:
+    ReservedMemory replay(const Schedule& schedule, bool expandable_segments, bool expand);
+    void start(const Schedule& schedule, bool expandable_segments);
+    void play(const Schedule& schedule, const Segment& segment);
+    void play_lasting(const Schedule& schedule, const Segment& segment, std::uint32_t times);
+    void allocate(const Event& event);
+    void release(TensorId id);
+
+    static constexpr std::uint32_t nothing = ~std::uint32_t{0};
+    /// Blocks of one TensorId, youngest first; `below` is the index of the next in `entries_`.
+    struct Entry {
+        CachingAllocator::BlockId block;
+        std::uint32_t below;
+    };
+    CachingAllocator allocator_{CachingAllocator::Options{}};
+    std::vector<std::uint32_t> top_;  ///< by TensorId
+    std::vector<Entry> entries_;
+    std::uint32_t unused_ = nothing;  ///< head of the list of free entries
+    std::vector<std::int32_t> net_;   ///< scratch of play_lasting
+};
+
+}  // namespace headroom
