@@ -52,7 +52,14 @@ bool states_everything_a_llama_does(HfFields& fields) {
 }
 
 const HfFamily* choose_family(HfFields& fields, ModelFile& model) {
+    fields.words("architectures");  // of another type, they are a problem and not just absent
+    fields.word("model_type");
     const FamilyMatch match = find_family(fields.class_names());
+    for (const std::string_view other : {"Classification", "QuestionAnswering"}) {
+        if (match.class_name.find(other) != std::string::npos) {
+            model.notes.push_back(fmt::format("class {} is counted with a language-model head", match.class_name));
+        }
+    }
     if (match.other_spelling)
         model.notes.push_back(fmt::format("class {} is read as {}", match.class_name, match.family->name));
     if (match.family) return match.family;
@@ -121,10 +128,10 @@ void check_magnitude(HfFields& fields, const HfShape& shape) {
 }
 
 void count_parameters_of(HfFields& fields, const HfFamily& family, const HfShape& shape, ModelFile& model) {
+    const bool deepseek = family.experts == ExpertStyle::deepseek || family.experts == ExpertStyle::deepseek_v3;
     const bool unknown_experts = shape.experts && family.experts == ExpertStyle::none;
-    const bool biased_latent = shape.latent && shape.transformer.qkv_bias;
-    const bool sparse_without_experts = !shape.experts && family.experts != ExpertStyle::none && !shape.latent;
-    if (unknown_experts || biased_latent || sparse_without_experts) {
+    const bool unknown_latent = shape.latent && (!deepseek || shape.transformer.qkv_bias);
+    if (unknown_experts || unknown_latent) {
         model.notes.push_back("parameters are not counted: this mixture of class and fields is not known");
         return;
     }

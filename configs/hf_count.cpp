@@ -50,6 +50,18 @@ std::optional<std::int64_t> expert_count(HfFields& fields) {
     return count.value_or(0) > 0 ? count : std::nullopt;
 }
 
+std::string_view expert_count_name(const HfFamily& family) {
+    switch (family.experts) {
+        case ExpertStyle::deepseek:
+        case ExpertStyle::deepseek_v3:
+            return "n_routed_experts";
+        case ExpertStyle::qwen:
+            return "num_experts";
+        default:
+            return "num_local_experts";
+    }
+}
+
 Experts read_experts(HfFields& fields, const HfFamily& family, std::int64_t layers) {
     Experts experts;
     experts.count = expert_count(fields).value_or(0);

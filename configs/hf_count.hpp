@@ -42,6 +42,8 @@ struct LatentAttention {
 
 /// How many experts the config has; nothing for a dense model.
 std::optional<std::int64_t> expert_count(HfFields& fields);
+/// The field that says so in configs of this family.
+std::string_view expert_count_name(const HfFamily& family);
 Experts read_experts(HfFields& fields, const HfFamily& family, std::int64_t layers);
 std::optional<LatentAttention> read_latent_attention(HfFields& fields);
 

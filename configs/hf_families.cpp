@@ -155,8 +155,9 @@ constexpr HfFamily families[]{
     {.name = "Llama 3.2 Vision",
      .classes = {"mllama"},
      .model_types = {"mllama", "mllama_text_model"},
-     .needs_kv_heads = true},
-    {.name = "Nemotron-NAS", .classes = {"decilm"}, .model_types = {"nemotron-nas"}, .biases = Biases::flags},
+     .needs_kv_heads = true,
+     .needs_lists = {"cross_attention_layers"}},
+    {.name = "Nemotron-NAS", .classes = {"decilm"}, .model_types = {"nemotron-nas"}, .needs_lists = {"block_configs"}},
 };
 
 /// `LlamaForCausalLM`, `GPT2LMHeadModel`, `LlamaModel` -> `Llama`, `GPT2`, `Llama`; model types stay as they are.

@@ -48,7 +48,8 @@ struct HfFamily {
     bool needs_head_dim = false;  ///< the same for head_dim: never hidden/heads
     ExpertStyle experts = ExpertStyle::none;
     WindowStyle window = WindowStyle::by_value;
-    int default_window = 0;  ///< sliding_window when the field is absent
+    int default_window = 0;                         ///< sliding_window when the field is absent
+    std::array<std::string_view, 1> needs_lists{};  ///< lists without which the layers are not known
 };
 
 struct FamilyMatch {

@@ -110,7 +110,7 @@ std::vector<std::string> unusual_layers(HfFields& fields, const HfFamily* family
 std::vector<std::string> foreign_structures(HfFields& fields) {
     std::vector<std::string> sentences;
     const std::int64_t layers = fields.count({"num_hidden_layers", "n_layer"}).value_or(0);
-    if (fields.flag("is_encoder_decoder").value_or(false) || fields.has("decoder_layers")) {
+    if (fields.flag("is_encoder_decoder").value_or(false) || fields.field({"decoder_layers"})) {
         sentences.push_back("an encoder-decoder model");
     }
     if (fields.flag("add_cross_attention").value_or(false)) sentences.push_back("cross-attention in every layer");

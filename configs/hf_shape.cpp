@@ -81,6 +81,8 @@ void read_mlp(HfFields& fields, const HfFamily& family, HfShape& shape) {
     model.mlp = family.mlp;
     if (expert_count(fields)) {
         shape.experts = read_experts(fields, family, model.layers);
+    } else if (family.experts != ExpertStyle::none) {
+        fields.missing(expert_count_name(family));
     } else if (four_times) {
         model.ffn = fields.size(names).value_or(4 * model.hidden);
     } else {
@@ -168,6 +170,9 @@ void read_parallel_blocks(HfFields& fields, const HfFamily& family, HfShape& sha
 
 HfShape read_shape(HfFields& fields, const HfFamily& family) {
     HfShape shape;
+    for (const std::string_view name : family.needs_lists) {
+        if (!name.empty() && !fields.list(name)) fields.missing(name);
+    }
     Transformer& model = shape.transformer;
     model.layers = fields.required_size({"num_hidden_layers", "n_layer", "num_layers", "n_layers"});
     if (constexpr std::int64_t most_layers = 100'000; model.layers > most_layers) {
