@@ -38,17 +38,35 @@ void refuse_native_names(HfFields& fields, const Value& root) {
     throw Error("not a Hugging Face config", root.where(), fmt::format("did you mean {}?", fmt::join(pairs, ", ")));
 }
 
-/// The mark of a dumped LlamaConfig: a class that states all of these and nothing that would change a block.
+/// A field that a plain Llama does not have and that speaks of another block; empty when there is none.
+std::string key_of_another_block(const HfFields& fields) {
+    for (const std::string_view part :
+         {"expert", "moe", "lora", "qk_norm", "qk_layernorm", "parallel", "alibi", "conv", "shared", "softcap"}) {
+        const std::string key = fields.key_containing(part);
+        if (!key.empty()) return key;
+    }
+    return {};
+}
+
+/// The mark of a dumped LlamaConfig: it states all of these, and nothing that would change a block.
 bool states_everything_a_llama_does(HfFields& fields) {
     for (const std::string_view name :
          {"attention_bias", "mlp_bias", "rms_norm_eps", "hidden_act", "tie_word_embeddings", "intermediate_size"}) {
         if (!fields.field({name})) return false;
     }
-    for (const std::string_view part : {"expert", "moe", "lora", "qk_norm", "qk_layernorm", "parallel", "alibi",
-                                        "head_dim_", "conv", "shared", "mtp", "softcap"}) {
-        if (!fields.key_containing(part).empty()) return false;
+    return key_of_another_block(fields).empty() && fields.word("hidden_act") == "silu";
+}
+
+const HfFamily* family_without_class(HfFields& fields, ModelFile& model) {
+    const bool latent = fields.field({"kv_lora_rank"}) != nullptr;
+    const std::string key = key_of_another_block(fields);
+    if (!latent && !key.empty()) {
+        model.refusals.push_back(fmt::format("no model class is given, and {} is not a field of a plain one", key));
+        return nullptr;
     }
-    return fields.word("hidden_act") == "silu";
+    const HfFamily& family = latent ? deepseek_family() : llama_family();
+    model.notes.push_back(fmt::format("no model class is given: read by its fields as {}", family.name));
+    return &family;
 }
 
 const HfFamily* choose_family(HfFields& fields, ModelFile& model) {
@@ -60,14 +78,11 @@ const HfFamily* choose_family(HfFields& fields, ModelFile& model) {
             model.notes.push_back(fmt::format("class {} is counted with a language-model head", match.class_name));
         }
     }
-    if (match.other_spelling)
+    if (match.other_spelling) {
         model.notes.push_back(fmt::format("class {} is read as {}", match.class_name, match.family->name));
-    if (match.family) return match.family;
-    if (match.class_name.empty()) {
-        const HfFamily& family = fields.field({"kv_lora_rank"}) ? deepseek_family() : llama_family();
-        model.notes.push_back(fmt::format("no model class given: read by its fields as {}", family.name));
-        return &family;
     }
+    if (match.family) return match.family;
+    if (match.class_name.empty()) return family_without_class(fields, model);
     if (states_everything_a_llama_does(fields)) {
         model.notes.push_back(fmt::format("class {} is not known: read by its fields as Llama", match.class_name));
         return &llama_family();

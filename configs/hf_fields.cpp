@@ -94,10 +94,6 @@ std::int64_t HfFields::required_size(Names names) {
 
 std::optional<bool> HfFields::flag(std::string_view name) { return read({name}, boolean); }
 
-std::optional<double> HfFields::number(Names names) {
-    return read(names, [](const Value& value) { return headroom::number(value); });
-}
-
 std::string HfFields::word(std::string_view name) { return read({name}, text).value_or(""); }
 
 const Value* HfFields::list(std::string_view name) {

@@ -32,7 +32,6 @@ class HfFields {
     std::int64_t required_size(Names names);         ///< absent is a problem, too; the first name is reported
     std::optional<std::int64_t> count(Names names);  ///< as size, but 0 is allowed
     std::optional<bool> flag(std::string_view name);
-    std::optional<double> number(Names names);
     std::string word(std::string_view name);  ///< empty when absent
     std::vector<std::string> words(std::string_view name);
     const Value* list(std::string_view name);

@@ -125,10 +125,15 @@ void read_positions(HfFields& fields, const HfFamily& family, HfShape& shape) {
         return;
     }
     const double by_class = family.name == "GPT-NeoX" ? 0.25 : 1.0;
+    const Value* rope = fields.field({"rope_parameters"});  // where newer files keep the share
+    const Value* share = rope && rope->is_map() ? find(*rope, "partial_rotary_factor") : nullptr;
+    if (!share) share = fields.field({"partial_rotary_factor", "rotary_pct"});
     const auto dimensions = fields.size({"rotary_dim"});
-    const bool by_dimensions = dimensions && model.head_dim > 0;
-    model.rotary_fraction = by_dimensions ? static_cast<double>(*dimensions) / static_cast<double>(model.head_dim)
-                                          : fields.number({"partial_rotary_factor", "rotary_pct"}).value_or(by_class);
+    if (dimensions && model.head_dim > 0) {
+        model.rotary_fraction = static_cast<double>(*dimensions) / static_cast<double>(model.head_dim);
+    } else {
+        model.rotary_fraction = share ? number(*share) : by_class;
+    }
     if (!(model.rotary_fraction >= 0 && model.rotary_fraction <= 1)) {
         fields.problem(fmt::format("the rotary share of head_dim cannot be {}", model.rotary_fraction));
     }
@@ -182,6 +187,8 @@ HfShape read_shape(HfFields& fields, const HfFamily& family) {
     model.hidden = fields.required_size({"hidden_size", "n_embd", "d_model"});
     model.vocabulary = fields.required_size({"vocab_size"});
     shape.latent = read_latent_attention(fields);
+    const bool always_latent = family.experts == ExpertStyle::deepseek || family.experts == ExpertStyle::deepseek_v3;
+    if (always_latent && !shape.latent) fields.missing("kv_lora_rank");
     read_heads(fields, family, shape);
     read_head_dim(fields, family, shape);
     read_mlp(fields, family, shape);

@@ -68,6 +68,7 @@ constexpr Key keys[]{
      [](Cluster& c, const Value& v) { require_positive((c.nic_bandwidth = bandwidth(v)).value > 0, v); }},
     {"cuda_context", true, [](Cluster& c, const Value& v) { c.cuda_context = bytes(v); }},
     {"nccl_communicator", true, [](Cluster& c, const Value& v) { c.nccl_communicator = bytes(v); }},
+    {"nccl_group", true, [](Cluster& c, const Value& v) { c.nccl_group = bytes(v); }},
     {"nccl_peer_buffer", true, [](Cluster& c, const Value& v) { c.nccl_peer_buffer = bytes(v); }},
 };
 

@@ -15,11 +15,16 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// A config.json is called after its directory, any other file after itself.
+/// A config.json is called after its directory, any other file after itself. In the Hugging Face cache
+/// (models--Qwen--Qwen3-8B/snapshots/<commit>/config.json, a symbolic link) the name stands two directories up.
 std::string name_of(const fs::path& config) {
-    std::error_code ignored;
-    const fs::path full = fs::weakly_canonical(config, ignored);
-    return (full.filename() == "config.json" ? full.parent_path().filename() : full.stem()).string();
+    const fs::path full = fs::absolute(config).lexically_normal();
+    if (full.filename() != "config.json") return full.stem().string();
+    const fs::path directory = full.parent_path();
+    const std::string cached = directory.parent_path().parent_path().filename().string();
+    const std::size_t dashes = cached.rfind("--");
+    const bool in_cache = directory.parent_path().filename() == "snapshots" && dashes != std::string::npos;
+    return in_cache ? cached.substr(dashes + 2) : directory.filename().string();
 }
 
 Error unknown_name(const std::string& name) {

@@ -34,6 +34,10 @@ void activation_forward(Step& step, std::int64_t launches) {
     step.eager("MLP activation", (step.work.gated() ? 5 : 2) * wide, 2 * launches);
 }
 
+void add_residual(Step& step) { step.eager("add residual", 3 * step.work.hidden); }
+
+}  // namespace
+
 TensorId mlp_forward(Step& step, BlockKept& kept, bool keep) {
     const Workload& work = step.work;
     const Tiles tiles = mlp_tiles(work);
@@ -69,7 +73,6 @@ TensorId mlp_forward(Step& step, BlockKept& kept, bool keep) {
     return result;
 }
 
-/// Gradient of the MLP's input.
 TensorId mlp_backward(Step& step, BlockKept& kept) {
     const Workload& work = step.work;
     const Transformer& model = work.model;
@@ -126,10 +129,6 @@ TensorId mlp_backward(Step& step, BlockKept& kept) {
     step.release(tile, output, added);
     return result;
 }
-
-void add_residual(Step& step) { step.eager("add residual", 3 * step.work.hidden); }
-
-}  // namespace
 
 TensorId norm_forward(Step& step, const char* name) {
     const Workload& work = step.work;

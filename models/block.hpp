@@ -20,6 +20,12 @@ TensorId norm_forward(Step& step, const char* name);
 /// Gradient of the norm's input; frees nothing.
 TensorId norm_backward(Step& step, const char* name);
 
+/// Gated or plain MLP over the rows of the rank, in tiles as the recipe says. With `keep`, an untiled MLP leaves its
+/// inner tensors in `kept`. Returns the output.
+TensorId mlp_forward(Step& step, BlockKept& kept, bool keep);
+/// Gradient of the MLP's input, or no_tensor where it overwrites the saved input (Megatron-DeepSpeed).
+TensorId mlp_backward(Step& step, BlockKept& kept);
+
 /// Forward of a block; its input is alive and stays so. With `keep` all that backward needs stays in `kept`. The output
 /// is one more tensor under the id `output`, named as the next block's input will be. A recomputation stops where a
 /// checkpoint's does, before the last addition: pass no_tensor.

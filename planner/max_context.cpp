@@ -31,9 +31,8 @@ class Search {
 
     Verdict verdict_at(std::int64_t context) { return evaluator_.verdict(model_, cluster_, recipe_at(context)); }
 
-    /// Largest multiple of `granule` that the fast replay accepts, 0 when none.
-    std::int64_t longest(std::int64_t granule) {
-        const std::int64_t most = longest_context.value / granule;
+    /// Largest multiple of `granule`, up to `most` of them, that the fast replay accepts; 0 when none.
+    std::int64_t longest(std::int64_t granule, std::int64_t most) {
         if (!verdict_at(granule).fits()) return 0;
         std::int64_t good = 1;
         std::int64_t bad = 2;
@@ -59,6 +58,17 @@ class Search {
     const Cluster& cluster_;
     Evaluator evaluator_;
 };
+
+/// The shipped FPDT scripts pass a flag beyond 4M tokens that the program does not know, so nothing longer runs as is.
+constexpr Tokens fpdt_script_ceiling{4 * mebi};
+constexpr std::string_view implementation_ceiling_reason =
+    "the implementation: megatron-deepspeed's FPDT scripts fail beyond 4,194,304 tokens (a flag that arguments.py does "
+    "not define); --implementation lean shows what memory allows";
+
+Tokens implementation_ceiling(const Recipe& recipe) {
+    const bool script = recipe.method == Method::fpdt && recipe.implementation == Implementation::megatron_deepspeed;
+    return script ? fpdt_script_ceiling : longest_context;
+}
 
 std::string limit(const Plan& next) {
     if (!next.device.fits) {
@@ -90,13 +100,31 @@ MaxContext max_context(const Settings& settings, const Settings& published, cons
         return result;
     }
     result.valid = true;
-    std::int64_t context = search.longest(granule);
-    // The fast replay does not see what sticks in the allocator; step back until the whole plan fits.
-    for (std::int64_t back = 1; context > 0; back *= 2) {
-        result.recipe = search.recipe_at(context);
+    const std::int64_t ceiling = implementation_ceiling(search.recipe_at(granule)).value / granule;
+    const std::int64_t steps = search.longest(granule, ceiling) / granule;
+    // The fast replay does not see what sticks in the allocator: step back to the longest whole plan that fits.
+    const auto fits = [&](std::int64_t step) {
+        result.recipe = search.recipe_at(step * granule);
         result.plan = make_plan(model, cluster, result.recipe);
-        if (result.plan.fits) break;
-        context = std::max<std::int64_t>(0, context - back * granule);
+        return result.plan.fits;
+    };
+    std::int64_t context = 0;
+    if (steps > 0 && fits(steps)) {
+        context = steps * granule;
+    } else if (steps > 0) {
+        std::int64_t bad = steps;
+        std::int64_t back = 1;
+        while (bad - back > 0 && !fits(bad - back)) {
+            bad -= back;
+            back *= 2;
+        }
+        std::int64_t good = std::max<std::int64_t>(0, bad - back);
+        while (bad - good > 1) {
+            const std::int64_t middle = good + (bad - good) / 2;
+            (fits(middle) ? good : bad) = middle;
+        }
+        if (good > 0) fits(good);
+        context = good * granule;
     }
     result.context = Tokens{context};
     if (context == 0) {
@@ -105,8 +133,10 @@ MaxContext max_context(const Settings& settings, const Settings& published, cons
         result.limited_by = "nothing fits: " + result.plan.verdict;
         return result;
     }
-    if (context + granule > longest_context.value) {
-        result.limited_by = "the longest context that is counted, 2^40";
+    if (context / granule == ceiling) {
+        result.limited_by = ceiling * granule + granule > longest_context.value
+                                ? "the longest context that is counted, 2^40"
+                                : std::string(implementation_ceiling_reason);
         return result;
     }
     result.limited_by = limit(make_plan(model, cluster, search.recipe_at(context + granule)));

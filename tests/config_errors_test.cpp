@@ -74,6 +74,8 @@ TEST_CASE("a class whose layers the file does not give is not read as a plain on
         "intermediate_size": 8, "num_key_value_heads": 4})";
     CHECK(contains(import_complaint("{\"model_type\": \"mixtral\", " + sizes), "missing num_local_experts"));
     CHECK(contains(import_complaint("{\"model_type\": \"qwen3_moe\", " + sizes), "missing num_experts"));
+    CHECK(contains(import_complaint("{\"model_type\": \"deepseek_v3\", \"n_routed_experts\": 4, " + sizes),
+                   "missing kv_lora_rank"));
     CHECK(contains(import_complaint("{\"model_type\": \"mllama\", " + sizes), "missing cross_attention_layers"));
     CHECK(contains(import_complaint("{\"model_type\": \"nemotron-nas\", " + sizes), "missing block_configs"));
     CHECK(contains(import_complaint("{\"architectures\": \"LlamaForCausalLM\", " + sizes),
@@ -147,6 +149,13 @@ TEST_CASE("a directory with a config.json is a model called after the directory"
     CHECK(model.transformer.name == model.name);
     CHECK(model.source == (scratch.path / "config.json").string());
     CHECK(load_model_file(model.source).name == model.name);
+
+    // The Hugging Face cache: a link to a blob, in a directory called after the commit.
+    const std::filesystem::path snapshot = scratch.path / "models--acme--Tiny-1B" / "snapshots" / "0a1b";
+    std::filesystem::create_directories(snapshot);
+    std::filesystem::create_symlink(model.source, snapshot / "config.json");
+    CHECK(load_model_file(snapshot.string()).name == "Tiny-1B");
+    CHECK(load_model_file((snapshot / "config.json").string()).name == "Tiny-1B");
 }
 
 TEST_CASE("names that nothing is called") {

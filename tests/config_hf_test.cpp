@@ -248,6 +248,8 @@ TEST_CASE("totals that the published checkpoints have") {
         "tie_word_embeddings": true, "partial_rotary_factor": 0.75})");
     CHECK(phi.total_parameters == 3'836'021'760);
     CHECK(phi.transformer.rotary_fraction == 0.75);
+    CHECK(import(tiny(R"("rope_parameters": {"partial_rotary_factor": 0.5})")).transformer.rotary_fraction == 0.5);
+    CHECK(load("MiniMax-M2.5").transformer.rotary_fraction == 0.5);  // rotary_dim 64 of 128
 }
 
 TEST_CASE("windows count only where they are on") {
@@ -294,6 +296,8 @@ TEST_CASE("an unknown class that states all a Llama states is read by its fields
     CHECK(model.total_parameters == tiny_total);
     CHECK(any_contains(model.notes, "class AcmeForCausalLM is not known: read by its fields as Llama"));
     CHECK_FALSE(import(tiny(fields + R"(, "use_qk_norm": true)")).refusals.empty());
+    CHECK(any_contains(import(tiny("")).notes, "no model class is given: read by its fields as Llama"));
+    CHECK(any_contains(import(tiny("\"use_qk_norm\": true")).refusals, "use_qk_norm is not a field of a plain one"));
 }
 
 TEST_CASE("unusual head sizes are noted") {

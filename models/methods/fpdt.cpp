@@ -246,8 +246,6 @@ TensorId fpdt_backward(Step& step, Kept& kept) {
     } else {
         sums = step.attention("gradients of query, fp32", 2 * work.query);
     }
-    step.weight_gradient("gradient of wq, wk, wv", work.parameters.query + work.parameters.key_value);
-
     // {q, out, dout, dq fp32} of a query chunk: 5q, once in use and once on its way. Chunk 0 came with forward (2q).
     TensorId current = offload ? step.attention("gradients of chunk 0", 3 * chunks.query) : no_tensor;
     TensorId current_rest = offload ? kept.query : no_tensor;
@@ -311,6 +309,10 @@ TensorId fpdt_backward(Step& step, Kept& kept) {
         step.to.gemm("QKV projection of a chunk, input gradient", chunks.rows, work.model.hidden, columns);
         step.to.gemm("QKV projection of a chunk, weight gradient", columns, work.model.hidden, chunks.rows);
         step.release(turned, narrow, mine, fused, normed, piece, finished, key_sums);
+        if (i + 1 == chunks.count) {
+            // Chunks add to it from the first one on, but never while the chunk buffers stand at their peak (measured).
+            step.weight_gradient("gradient of wq, wk, wv", work.parameters.query + work.parameters.key_value);
+        }
         if (offload) {
             step.release(key, value);
             key = value = no_tensor;

@@ -70,6 +70,11 @@ void rotate_stage(Step& step, Bytes tensor) {
     step.release(tables);
 }
 
+/// All heads in one stage leave nothing to chunk. The shipped code still goes through its stage loop.
+bool is_ulysses(const Step& step, const Stages& stages) {
+    return stages.count == 1 && step.work.recipe.implementation == Implementation::lean;
+}
+
 struct StageTensors {
     TensorId query = no_tensor, key = no_tensor, value = no_tensor;
 };
@@ -169,6 +174,7 @@ void attend(Step& step, const Stages& stages, TensorId& output) {
 Kept upipe_forward(Step& step, bool keep) {
     const Workload& work = step.work;
     const Stages stages = stages_of(work);
+    if (is_ulysses(step, stages)) return usp_forward(step, keep);
     Kept kept;
     kept.output = step.attention("attention output", work.query);
     // Log-sum-exp of every stage; the buffers of the stages add up to l.
@@ -202,6 +208,7 @@ Kept upipe_forward(Step& step, bool keep) {
 TensorId upipe_backward(Step& step, Kept& kept) {
     const Workload& work = step.work;
     const Stages stages = stages_of(work);
+    if (is_ulysses(step, stages)) return usp_backward(step, kept);
     const bool ring = work.recipe.ring > 1;
     const bool sums_chunk = stages.reuse > 1 || ring;
     TensorId output_gradient =
