@@ -98,6 +98,7 @@ class TrainingStep {
     std::array<BlockKept, 3> kept_{};
     std::size_t role_count_ = 0;
     LossKept loss_kept_;
+    TensorId final_norm_gradient_ = no_tensor;
 
     // Ids that several segments share.
     TensorId hidden_ = 0;    // block inputs and outputs
@@ -250,7 +251,8 @@ void TrainingStep::begin_backward() {
         to_.release(root_flat_, flat_);  // the last block's was kept since its forward
     }
     loss_backward(step_, loss_kept_, hidden_, gradient_);
-    // The norm's gradient belongs to the root group; drop it from the block's list.
+    // The norm's gradient belongs to the root group, not to the block that comes next.
+    final_norm_gradient_ = weight_gradients_.back();
     weight_gradients_.clear();
 }
 
@@ -336,7 +338,7 @@ void TrainingStep::finish_backward() {
         embedding = no_tensor;
     }
     if (!fsdp()) {
-        step_.release(embedding, loss_kept_.weight_gradient);
+        step_.release(embedding, loss_kept_.weight_gradient, final_norm_gradient_);
         return;
     }
     to_.release(root_weights_);
@@ -344,7 +346,7 @@ void TrainingStep::finish_backward() {
     const TensorId input = to_.allocate("reduce-scatter input of root", Group::gradients, reduced(count.root()));
     to_.memory_bound("copy in gradients", MemoryKernel::copy, root_weights(), reduced(count.root()));
     // The loss node still holds the head's gradient here.
-    step_.release(embedding);
+    step_.release(embedding, final_norm_gradient_);
     to_.use(Stream::reduce_scatter);
     root_shard_ = to_.allocate("gradient shard of root", Group::states,
                                reduced(divide_round_up(count.root(), recipe().sharding.degree)));

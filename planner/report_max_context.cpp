@@ -20,8 +20,11 @@ std::string short_degrees(const Recipe& recipe) {
     return text;
 }
 
-/// What stands before the colon fits a cell; the whole sentence follows below the table.
-std::string short_limit(const std::string& limited_by) { return limited_by.substr(0, limited_by.find(':')); }
+/// What stands before a colon or bracket fits a cell; the whole sentence follows below the table.
+std::string short_limit(const std::string& limited_by) {
+    const std::string brief = limited_by.substr(0, limited_by.find_first_of(":("));
+    return brief.substr(0, brief.find_last_not_of(' ') + 1);
+}
 
 void append_row(Table& table, const MaxContext& found) {
     const std::string method(to_string(found.method));
@@ -34,8 +37,8 @@ void append_row(Table& table, const MaxContext& found) {
         return;
     }
     const DeviceMemory& device = found.plan.device;
-    table.row({method, short_degrees(found.recipe), short_tokens(found.context), with_separators(found.context.value),
-               with_separators(tokens_per_gpu(found.recipe).value),
+    table.row({method, short_degrees(found.recipe), approximate_tokens(found.context),
+               with_separators(found.context.value), with_separators(tokens_per_gpu(found.recipe).value),
                fmt::format("{}/{}", gib(device.peak), gib(device.usable)),
                fmt::format("{:.1f}", in_gib(found.plan.host.peak_per_node)), short_limit(found.limited_by)});
 }
@@ -74,7 +77,7 @@ std::string max_context_text(const Bench& bench, const std::vector<MaxContext>& 
     std::string text = style.strong(heading) + "\n\n" + table.text() + "\n";
     text += remarks(rows);
     text += paragraph(
-        "context and tokens are global (1K = 1,024); degrees are Ulysses x ring, then U heads per stage or the chunk; "
+        "context (1K = 1,024) and tokens are global; degrees are Ulysses x ring, then U heads per stage or the chunk; "
         "peak/usable in GiB per GPU, host in GiB per node");
     return text;
 }

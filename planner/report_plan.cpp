@@ -15,7 +15,15 @@ namespace headroom {
 
 namespace {
 
-Table sum_table() { return Table({{"", Align::left}, {"", Align::right}, {"", Align::left, true}}); }
+/// One line of a sum: sign, amount, what it is.
+std::string entry(const char* sign, const std::string& amount, const std::string& what) {
+    return paragraph(printable(what), fmt::format("  {:1}{:>10}  ", sign, amount));
+}
+
+/// A part of the entry above it.
+std::string sub_entry(const std::string& amount, const std::string& what) {
+    return paragraph(printable(what), fmt::format("{:>21}  ", amount));
+}
 
 std::string tokens_line(const Recipe& recipe) {
     const std::string exact = with_separators(recipe.context.value);
@@ -58,24 +66,24 @@ std::string recipe_lines(const Plan& plan) {
     return text;
 }
 
-/// "k 2.00, v 2.00 and 3 more", largest first.
-std::string largest(const std::vector<MemoryPart>& parts, Group group) {
-    constexpr std::ptrdiff_t named = 3;
+/// "attention: output 3.00, gradient of output 3.00 and 13 more", largest first.
+std::string group_with_largest(const std::vector<MemoryPart>& parts, Group group) {
+    constexpr std::size_t named = 2;
     std::vector<MemoryPart> members;
     std::copy_if(parts.begin(), parts.end(), std::back_inserter(members),
                  [&](const MemoryPart& part) { return part.group == group; });
     std::stable_sort(members.begin(), members.end(),
                      [](const MemoryPart& a, const MemoryPart& b) { return a.bytes > b.bytes; });
-    std::string text;
-    for (std::ptrdiff_t i = 0; i < std::min(named, std::ssize(members)); ++i) {
-        const MemoryPart& part = members[static_cast<std::size_t>(i)];
-        text += fmt::format("{}{} {}", i > 0 ? ", " : "", part.name, gib(part.bytes));
+    std::string text(to_string(group));
+    if (members.size() == 1) return text + ": " + members.front().name;
+    for (std::size_t i = 0; i < std::min(named, members.size()); ++i) {
+        text += fmt::format("{} {} {}", i == 0 ? ":" : ",", members[i].name, gib(members[i].bytes));
     }
-    if (std::ssize(members) > named) text += fmt::format(" and {} more", std::ssize(members) - named);
+    if (members.size() > named) text += fmt::format(" and {} more", members.size() - named);
     return text;
 }
 
-void append_groups(Table& table, const DeviceMemory& device, Centigib peak) {
+std::string group_entries(const DeviceMemory& device, Centigib peak) {
     std::vector<Group> groups;
     std::vector<Bytes> bytes;
     for (const MemoryPart& part : device.parts) {
@@ -86,9 +94,11 @@ void append_groups(Table& table, const DeviceMemory& device, Centigib peak) {
         bytes.back() += part.bytes;
     }
     const std::vector<Centigib> shown = apportion(peak, bytes);
+    std::string text;
     for (std::size_t i = 0; i < groups.size(); ++i) {
-        table.row({fmt::format("    {}", to_string(groups[i])), centigib(shown[i]), largest(device.parts, groups[i])});
+        text += sub_entry(centigib(shown[i]), group_with_largest(device.parts, groups[i]));
     }
+    return text;
 }
 
 /// capacity - outside = usable; usable - peak - cached = margin: in hundredths of a GiB that add up. The margin has the
@@ -114,26 +124,24 @@ std::string device_section(const Plan& plan, const Style& style) {
     std::string text = style.strong("Device memory in GiB") +
                        fmt::format(", peak on rank {} of {}\n", device.peak_rank, plan.recipe.context_parallel());
     if (!device.phase.empty()) text += paragraph(device.phase, "  at: ");
-    Table table = sum_table();
-    table.row({"capacity", centigib(sum.capacity)});
+    text += entry("", centigib(sum.capacity), "capacity");
     for (std::size_t i = 0; i < device.outside.size(); ++i) {
-        table.row({"- " + device.outside[i].name, centigib(sum.outside[i])});
+        text += entry("-", centigib(sum.outside[i]), device.outside[i].name);
     }
-    table.row({"= usable by the allocator", centigib(sum.usable)});
-    table.row({"- allocated at the peak", centigib(sum.peak)});
-    append_groups(table, device, sum.peak);
+    text += entry("=", centigib(sum.usable), "usable by the allocator");
+    text += entry("-", centigib(sum.peak), "allocated at the peak:");
+    text += group_entries(device, sum.peak);
     if (device.unreturnable.value != 0) {
-        table.row({"- cached, cannot be returned", centigib(sum.unreturnable)});
+        text += entry("-", centigib(sum.unreturnable), "cached, cannot be returned");
     }
-    table.row({sum.margin < 0 ? "= margin (short)" : "= margin", centigib(sum.margin)});
-    text += table.text(page_width, 2);
+    text += entry("=", centigib(sum.margin), sum.margin < 0 ? "margin: too little" : "margin");
 
     text += "  Beside the sum:\n";
-    Table beside = sum_table();
-    beside.row({"allocated on rank 0", gib(device.rank0_peak), "the rank a training log shows"});
-    beside.row({"reserved by the allocator", gib(device.peak_reserved), "while there is room to spare"});
-    beside.row({"used on the device", gib(device.peak_reserved + device.outside_allocator), "reserved and outside"});
-    return text + beside.text(page_width, 2);
+    text += entry("", gib(device.rank0_peak), "allocated on rank 0, as a training log shows");
+    text += entry("", gib(device.peak_reserved), "reserved by the allocator while there is room to spare");
+    text +=
+        entry("", gib(device.peak_reserved + device.outside_allocator), "used on the device then, as the driver shows");
+    return text;
 }
 
 std::string host_section(const Plan& plan, const Style& style) {
@@ -142,18 +150,19 @@ std::string host_section(const Plan& plan, const Style& style) {
         apportion(in_centigib(host.usable_per_node),
                   {host.pinned_per_node, host.pageable_per_node, host.usable_per_node - host.peak_per_node});
     const bool adds_up = host.pinned_per_node + host.pageable_per_node == host.peak_per_node;
-    std::string names;
-    for (const OutsideTerm& part : host.parts) {
-        names += fmt::format("{}{} {}", names.empty() ? "" : ", ", part.name, gib(part.bytes));
-    }
-    Table table = sum_table();
-    table.row({"usable for training", gib(host.usable_per_node), "of " + gib(host.capacity_per_node)});
-    table.row({"- pinned", adds_up ? centigib(shown[0]) : gib(host.pinned_per_node), names});
-    table.row({"- pageable", adds_up ? centigib(shown[1]) : gib(host.pageable_per_node)});
-    if (!adds_up) table.row({"peak", gib(host.peak_per_node)});
-    table.row({host.fits ? "= margin" : "= margin (short)",
-               adds_up ? centigib(shown[2]) : gib(host.usable_per_node - host.peak_per_node)});
-    return style.strong("Host memory per node in GiB") + "\n" + table.text(page_width, 2);
+    std::string text = style.strong("Host memory per node in GiB") + "\n";
+    text += entry("", gib(host.capacity_per_node), "capacity");
+    const Centigib usable = in_centigib(host.usable_per_node);
+    text +=
+        entry("-", centigib(in_centigib(host.capacity_per_node) - usable), "left to the system and the data loader");
+    text += entry("=", centigib(usable), "usable for training");
+    text += entry("-", adds_up ? centigib(shown[0]) : gib(host.pinned_per_node), "pinned");
+    text += entry("-", adds_up ? centigib(shown[1]) : gib(host.pageable_per_node), "pageable");
+    if (!adds_up) text += entry("", gib(host.peak_per_node), "peak of both together");
+    text += entry("=", adds_up ? centigib(shown[2]) : gib(host.usable_per_node - host.peak_per_node),
+                  host.fits ? "margin" : "margin: too little");
+    for (const OutsideTerm& part : host.parts) text += sub_entry(gib(part.bytes), part.name);
+    return text;
 }
 
 /// Shortfall, need and budget with their parts, and what would fit.
@@ -181,7 +190,7 @@ std::string shortfall(const Plan& plan, const std::optional<MaxContext>& longest
     }
     if (longest && longest->context.value > 0) {
         text += paragraph(fmt::format("Longest context that fits with this recipe: {} ({} tokens).",
-                                      short_tokens(longest->context), with_separators(longest->context.value)));
+                                      approximate_tokens(longest->context), with_separators(longest->context.value)));
     } else if (longest) {
         text += "No context fits with this recipe.\n";
     }

@@ -57,13 +57,21 @@ void ReservedReplay::play_lasting(const Schedule& schedule, const Segment& segme
     }
 }
 
+namespace {
+
+/// About 2 ms; a longer run of equal blocks is cut short.
+constexpr std::uint64_t affordable_events = 60'000;
+
+}  // namespace
+
 ReservedMemory ReservedReplay::replay(const Schedule& schedule, bool expandable_segments, bool expand) {
     start(schedule, expandable_segments);
     for (const Segment& segment : schedule.segments) {
-        const std::uint32_t whole = expand || segment.repeat <= 3 ? segment.repeat : 2;
+        const std::uint64_t events = std::uint64_t{segment.last - segment.first} * segment.repeat;
+        const std::uint32_t whole = expand || events <= affordable_events ? segment.repeat : 2;
         for (std::uint32_t i = 0; i < whole; ++i) play(schedule, segment);
-        if (whole == segment.repeat) continue;
-        play_lasting(schedule, segment, segment.repeat - 3);
+        if (whole >= segment.repeat) continue;
+        if (segment.repeat > 3) play_lasting(schedule, segment, segment.repeat - 3);
         play(schedule, segment);
     }
     return {allocator_.peak_reserved(), allocator_.peak_held(), allocator_.peak_allocated()};

@@ -16,8 +16,8 @@ struct ReservedMemory {
 /// Keeps its storage from one schedule to the next.
 class ReservedReplay {
  public:
-    /// Repetitions beyond the first two and the last allocate only what outlives them: by then the cache has seen every
-    /// size, and the transient tensors find the blocks they had.
+    /// Exact for steps of up to some 10^5 events. In longer ones (FPDT with many chunks) the repetitions of a block
+    /// beyond the first two and the last allocate only what outlives them: by then the cache has seen every size.
     ReservedMemory run(const Schedule& schedule, bool expandable_segments);
     ReservedMemory run_expanded(const Schedule& schedule, bool expandable_segments);
 

@@ -46,6 +46,16 @@ std::string short_tokens(Tokens tokens) {
     return text.empty() ? with_separators(tokens.value) : text;
 }
 
+std::string approximate_tokens(Tokens tokens) {
+    if (tokens.value < kibi) return with_separators(tokens.value);
+    if (tokens.value < mebi) return fmt::format("{}K", tokens.value / kibi);
+    const std::int64_t hundredths = tokens.value / mebi * 100 + tokens.value % mebi * 100 / mebi;
+    std::string text = centigib(hundredths);
+    while (text.back() == '0') text.pop_back();
+    if (text.back() == '.') text.pop_back();
+    return text + "M";
+}
+
 std::string duration(Seconds seconds) {
     const double value = seconds.value;
     if (value < 1e-3) return fmt::format("{:.1f} us", value * 1e6);

@@ -22,6 +22,9 @@ std::string gigabytes_per_second(BytesPerSecond bandwidth);
 /// 1024-based short form where it is exact with two decimals ("3M", "1.25M", "128K"), else the integer.
 std::string short_tokens(Tokens tokens);
 
+/// The same for columns and sentences that give the integer too: rounded down to 1/100 M or to 1 K ("5.21M", "434K").
+std::string approximate_tokens(Tokens tokens);
+
 /// "1.50 ms", "42.1 s", "2 h 05 min".
 std::string duration(Seconds seconds);
 

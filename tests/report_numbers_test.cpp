@@ -28,6 +28,16 @@ TEST_CASE("tokens take a short form only where it is exact") {
     CHECK(short_tokens({0}) == "0");
 }
 
+TEST_CASE("an approximate number of tokens never promises more than there are") {
+    CHECK(approximate_tokens({5'468'160}) == "5.21M");  // 5.2148...
+    CHECK(approximate_tokens({3 * mebi - 1}) == "2.99M");
+    CHECK(approximate_tokens({3 * mebi}) == "3M");
+    CHECK(approximate_tokens({10 * mebi}) == "10M");
+    CHECK(approximate_tokens({434 * kibi + 768}) == "434K");
+    CHECK(approximate_tokens({1000}) == "1,000");
+    CHECK(approximate_tokens({std::int64_t{1} << 40}) == "1,048,576M");
+}
+
 TEST_CASE("logits of 18,750 tokens are 8.96 GiB, not 9.62") {
     // 18750 * 128256 * 4 B = 9,619,200,000 B; a public guide prints 7.64 "GB" for it.
     CHECK(gib({18750LL * 128256 * 4}) == "8.96");
