@@ -104,7 +104,7 @@ void merge_chunk(Step& step, const Chunks& chunks) {
     const TensorId difference = step.workspace("merge: difference, fp32", 2 * chunks.query);
     const TensorId product = step.workspace("merge: product, fp32", 2 * chunks.query);
     const TensorId merged = step.workspace("merge: new output, fp32", 2 * chunks.query);
-    step.eager("merge partial attention", 17 * chunks.query, 8);
+    step.mixed("merge partial attention", 17 * chunks.query, 8);
     step.release(wide, difference, product, merged);
 }
 
@@ -273,7 +273,7 @@ TensorId fpdt_backward(Step& step, Kept& kept) {
             const TensorId accumulator = step.workspace("attention kernel: dQ accumulator", need.query_accumulator);
             step.to.attention("attention backward", chunk_kernel(work, chunks, j == i, true));
             step.release(accumulator);
-            step.eager("add gradients", 5 * chunks.query + 10 * chunks.key, 3);
+            step.mixed("add gradients", 5 * chunks.query + 10 * chunks.key, 3);
             step.release(blocks);
             if (offload) {
                 to_host(step, "offload dq", 2 * chunks.query);
