@@ -221,7 +221,7 @@ void add_memory(Trace& trace, const Simulation& simulation, const Clock& clock) 
     auto slice = simulation.slices.begin();
     for (const Segment& segment : simulation.schedule.segments) {
         for (std::uint32_t repetition = 0; repetition < segment.repeat; ++repetition) {
-            for (const Event& event : simulation.schedule.events_of(segment)) {
+            for_each_event(simulation.schedule, segment, [&](const Event& event) {
                 if (event.kind == EventKind::allocate) {
                     const bool device = event.place == Place::device;
                     tensors[event.id].push_back(
@@ -236,7 +236,7 @@ void add_memory(Trace& trace, const Simulation& simulation, const Clock& clock) 
                     while (slice->kind == Slice::Kind::held_up) ++slice;
                     counters.sample((slice++)->start);
                 }
-            }
+            });
         }
     }
     counters.sample(simulation.plan.step->time.seconds.value);

@@ -154,6 +154,7 @@ OpCost cost_of(const Event& event, Phase phase, const Calibration& calibration, 
         case EventKind::allocate:
         case EventKind::release:
         case EventKind::phase:
+        case EventKind::loop:
         case EventKind::record:
         case EventKind::wait:
         case EventKind::host_wait:
@@ -207,6 +208,7 @@ CostMemo::Key CostMemo::key_of(const Event& event, Phase phase) {
         case EventKind::allocate:
         case EventKind::release:
         case EventKind::phase:
+        case EventKind::loop:
         case EventKind::record:
         case EventKind::wait:
         case EventKind::host_wait:

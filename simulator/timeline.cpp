@@ -40,7 +40,7 @@ const Playback& Timeline::play_again(const PlayOptions& options) {
     result_ = {};
     result_.domain = domain_;
 
-    for (std::size_t i = 0; i < ranges_.size(); ++i) play_segment(i);
+    for (segment_ = 0; segment_ < segments_.size(); ++segment_) play_range(segments_[segment_], 0);
 
     // The step is over when the host is through and every stream is dry.
     const Moment& last =
@@ -50,27 +50,29 @@ const Playback& Timeline::play_again(const PlayOptions& options) {
     return result_;
 }
 
-void Timeline::play_segment(std::size_t segment) {
-    const std::uint32_t repeat = ranges_[segment].repeat;
-    const Step* first = steps_.data() + ranges_[segment].first;
-    const Step* last = steps_.data() + ranges_[segment].last;
+void Timeline::play_range(const Range& range, std::size_t depth) {
+    const std::uint32_t repeat = range.repeat;
+    const Step* first = steps_.data() + range.first;
+    const Step* last = steps_.data() + range.last;
     const bool may_skip = !options_.every_repetition && options_.slices == nullptr;
+    const double outer_one_back = one_back_;
+    std::vector<double>& state = state_[depth];
+    std::vector<double>& state_before = state_before_[depth];
     Playback before;
     double done_before = 0;
-    state_before_.clear();
-    segment_ = static_cast<std::uint32_t>(segment);
+    state_before.clear();
     for (std::uint32_t i = 0; i < repeat; ++i) {
-        repetition_ = i;
+        if (depth == 0) repetition_ = i;
         const double begun = compute_done_;
-        host_ = std::max(host_, one_back_);
+        if (depth == 0 || i > 0) host_ = std::max(host_, one_back_);
         play_once(first, last);
         one_back_ = begun;
         if (!may_skip || repeat < 3) continue;
 
-        snapshot(segment, state_);
+        snapshot(range, state);
         const double tolerance = 1e-12 * std::max(1.0, compute_done_);
-        const bool steady = state_.size() == state_before_.size() &&
-                            std::equal(state_.begin(), state_.end(), state_before_.begin(),
+        const bool steady = state.size() == state_before.size() &&
+                            std::equal(state.begin(), state.end(), state_before.begin(),
                                        [=](double a, double b) { return std::abs(a - b) <= tolerance; });
         if (steady) {
             const std::uint32_t rest = repeat - 1 - i;
@@ -79,18 +81,19 @@ void Timeline::play_segment(std::size_t segment) {
                 result_.exposed[c] += rest * (result_.exposed[c] - before.exposed[c]);
             }
             result_.ring_under_attention += rest * (result_.ring_under_attention - before.ring_under_attention);
-            skip(segment, rest, compute_done_ - done_before);
-            return;
+            skip(range, rest, compute_done_ - done_before);
+            break;
         }
-        state_.swap(state_before_);
+        state.swap(state_before);
         before = result_;
         done_before = compute_done_;
     }
+    if (depth > 0) one_back_ = outer_one_back;
 }
 
 void Timeline::play_once(const Step* first, const Step* last) {
-    result_.events_played += static_cast<std::uint64_t>(last - first);
     for (const Step* step = first; step != last; ++step) {
+        ++result_.events_played;
         Moment& ready = ready_[index(step->stream)];
         switch (step->kind) {
             case Kind::run:
@@ -109,6 +112,12 @@ void Timeline::play_once(const Step* first, const Step* last) {
                     host_waited_ = true;
                 }
                 break;
+            case Kind::loop: {
+                const Range& loop = loops_[step->sync];
+                play_range(loop, 1);
+                step = steps_.data() + loop.last - 1;
+                break;
+            }
             case Kind::host_work: {
                 const double start = host_;
                 host_ += step->seconds;

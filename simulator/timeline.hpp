@@ -59,7 +59,7 @@ class Timeline {
     const Playback& play_again(const PlayOptions& options);
 
  private:
-    enum class Kind : std::uint8_t { run, record, wait, host_wait, host_work };
+    enum class Kind : std::uint8_t { run, record, wait, host_wait, host_work, loop };
     enum class Beside : std::uint8_t { nothing, kernels, attention };  ///< what a collective takes SMs from
     enum class Link : std::uint8_t { none, inside, across };
 
@@ -67,7 +67,7 @@ class Timeline {
     struct Step {
         double seconds = 0, launch = 0, later_launches = 0;
         const char* name = nullptr;
-        std::uint32_t sync = 0;
+        std::uint32_t sync = 0;  ///< or the number of the loop whose body follows
         Kind kind = Kind::run;
         Stream stream = Stream::compute;
         CostClass cost_class = CostClass::host_gap;
@@ -99,9 +99,17 @@ class Timeline {
         Interval& newest(std::size_t back) { return ring[(written - 1 - back) % Capacity]; }
     };
 
+    /// Steps that are played `repeat` times: a segment, or a loop inside one.
+    struct Range {
+        std::uint32_t first, last;  ///< steps_
+        std::uint32_t repeat;
+        std::uint32_t carried_first, carried_last;  ///< carried_: syncs it waits for before it records them
+    };
+
     void compile(const Schedule& schedule, const Calibration& calibration, const Topology& topology,
                  AttentionKernel kernel);
-    void play_segment(std::size_t index);
+    void find_carried(const Range& range);
+    void play_range(const Range& range, std::size_t depth);
     void play_once(const Step* first, const Step* last);
     void run(const Step& step);
     void note(const Step& step, Slice::Kind kind, Stream stream, const char* name, double start, double duration) {
@@ -115,21 +123,18 @@ class Timeline {
     void take_from_compute(const Step& step, double start, double end);
     void explain(double from, double to, const Moment& ready);
     void credit(double from, double to, const Moment& moment);
-    void snapshot(std::size_t segment, std::vector<double>& state) const;
-    void skip(std::size_t segment, std::uint32_t repetitions, double period);
+    void snapshot(const Range& range, std::vector<double>& state) const;
+    void skip(const Range& range, std::uint32_t repetitions, double period);
     double share_taken(Beside beside, CostClass collective) const;
 
     CostMemo memo_;
     std::vector<Step> steps_;
-    struct Range {
-        std::uint32_t first, last;  ///< steps_
-        std::uint32_t repeat;
-        std::uint32_t carried_first, carried_last;  ///< carried_: syncs it waits for before it records them
-    };
-    std::vector<Range> ranges_;
+    std::vector<Range> segments_;
+    std::vector<Range> loops_;
     std::vector<std::uint32_t> carried_;
-    std::vector<std::uint32_t> recorded_in_;  ///< by sync, the last segment that records it
-    std::vector<std::uint32_t> moved_;        ///< by sync, the last skip() that moved it
+    std::vector<std::uint32_t> recorded_in_;  ///< by sync, the last find_carried() that saw it recorded
+    std::uint32_t marks_ = 0;
+    std::vector<std::uint32_t> moved_;  ///< by sync, the last skip() that moved it
     std::uint32_t skips_ = 0;
     std::uint32_t domain_ = 0;
 
@@ -149,7 +154,8 @@ class Timeline {
     PlayOptions options_;
     Playback result_;
 
-    std::vector<double> state_, state_before_;
+    static constexpr std::size_t depths = 2;  ///< segments, and loops in them
+    std::array<std::vector<double>, depths> state_, state_before_;
 };
 
 }  // namespace headroom

@@ -11,22 +11,43 @@ void Timeline::compile(const Schedule& schedule, const Calibration& calibration,
                        AttentionKernel kernel) {
     memo_.clear();
     steps_.clear();
-    ranges_.clear();
+    segments_.clear();
+    loops_.clear();
     carried_.clear();
     domain_ = 0;
     after_wait_ = calibration.host.after_wait.value;
     collective_share_ = calibration.collective_share.value;
     recorded_in_.assign(schedule.syncs, 0);
-    std::uint32_t number = 0;
+    marks_ = 0;
     for (const Segment& segment : schedule.segments) {
-        ++number;
         Range range{};
         range.first = static_cast<std::uint32_t>(steps_.size());
         range.repeat = segment.repeat;
-        range.carried_first = static_cast<std::uint32_t>(carried_.size());
         Phase phase = segment.phase;
-        for (const Event& event : schedule.events_of(segment)) {
+        std::uint32_t loop_end = 0;  // index of the event behind the open loop, 0 = none
+        std::uint32_t loop_begin = 0;
+        const auto close_loop = [&] {
+            Range& loop = loops_.back();
+            loop.first = loop_begin;
+            loop.last = static_cast<std::uint32_t>(steps_.size());
+            loop.carried_first = static_cast<std::uint32_t>(carried_.size());
+            find_carried(loop);
+            loop.carried_last = static_cast<std::uint32_t>(carried_.size());
+            loop_end = 0;
+        };
+        for (std::uint32_t i = segment.first; i < segment.last; ++i) {
+            const Event& event = schedule.events[i];
+            if (loop_end == i && loop_end != 0) close_loop();
             if (event.kind == EventKind::allocate || event.kind == EventKind::release) continue;
+            if (event.kind == EventKind::loop) {
+                Step& step = steps_.emplace_back();
+                step.kind = Kind::loop;
+                step.sync = static_cast<std::uint32_t>(loops_.size());
+                loops_.push_back({0, 0, static_cast<std::uint32_t>(event.bytes), 0, 0});
+                loop_begin = static_cast<std::uint32_t>(steps_.size());
+                loop_end = i + 1 + event.id;
+                continue;
+            }
             if (event.kind == EventKind::phase) {
                 phase = static_cast<Phase>(event.id);
                 continue;
@@ -39,11 +60,9 @@ void Timeline::compile(const Schedule& schedule, const Calibration& calibration,
             switch (event.kind) {
                 case EventKind::record:
                     step.kind = Kind::record;
-                    recorded_in_[event.id] = number;
                     continue;
                 case EventKind::wait:
                     step.kind = Kind::wait;
-                    if (recorded_in_[event.id] != number) carried_.push_back(event.id);
                     continue;
                 case EventKind::host_wait:
                     step.kind = Kind::host_wait;
@@ -73,15 +92,28 @@ void Timeline::compile(const Schedule& schedule, const Calibration& calibration,
                 step.beside = event.kind == EventKind::attention ? Beside::attention : Beside::kernels;
             }
         }
+        if (loop_end != 0) close_loop();
         range.last = static_cast<std::uint32_t>(steps_.size());
+        range.carried_first = static_cast<std::uint32_t>(carried_.size());
+        if (range.repeat > 1) find_carried(range);
         range.carried_last = static_cast<std::uint32_t>(carried_.size());
-        ranges_.push_back(range);
+        segments_.push_back(range);
+    }
+}
+
+/// Syncs that a run of the range waits for before it records them: what one run hands to the next.
+void Timeline::find_carried(const Range& range) {
+    ++marks_;
+    for (std::uint32_t i = range.first; i < range.last; ++i) {
+        const Step& step = steps_[i];
+        if (step.kind == Kind::record) recorded_in_[step.sync] = marks_;
+        if (step.kind == Kind::wait && recorded_in_[step.sync] != marks_) carried_.push_back(step.sync);
     }
 }
 
 /// Everything the next repetition can see, relative to the end of the compute stream. Moments that have passed when
 /// the host issues its next event cannot matter any more and count as that moment.
-void Timeline::snapshot(std::size_t segment, std::vector<double>& state) const {
+void Timeline::snapshot(const Range& range, std::vector<double>& state) const {
     state.clear();
     const double zero = compute_done_;
     const auto add = [&](double time) { state.push_back(std::max(time, host_) - zero); };
@@ -97,7 +129,7 @@ void Timeline::snapshot(std::size_t segment, std::vector<double>& state) const {
     state.push_back(one_back_ - zero);
     add_moment(host_released_);
     for (const Moment& moment : ready_) add_moment(moment);
-    for (std::uint32_t i = ranges_[segment].carried_first; i < ranges_[segment].carried_last; ++i) {
+    for (std::uint32_t i = range.carried_first; i < range.carried_last; ++i) {
         add_moment(syncs_[carried_[i]]);
     }
     const auto add_recent = [&](auto& recent) {
@@ -114,7 +146,7 @@ void Timeline::snapshot(std::size_t segment, std::vector<double>& state) const {
     add_recent(compute_);
 }
 
-void Timeline::skip(std::size_t segment, std::uint32_t repetitions, double period) {
+void Timeline::skip(const Range& range, std::uint32_t repetitions, double period) {
     const double shift = repetitions * period;
     const auto move = [=](Moment& moment) {
         moment.end += shift;
@@ -127,7 +159,7 @@ void Timeline::skip(std::size_t segment, std::uint32_t repetitions, double perio
     move(host_released_);
     for (Moment& moment : ready_) move(moment);
     ++skips_;
-    for (std::uint32_t i = ranges_[segment].first; i < ranges_[segment].last; ++i) {
+    for (std::uint32_t i = range.first; i < range.last; ++i) {
         const Step& step = steps_[i];
         if (step.kind != Kind::record || moved_[step.sync] == skips_) continue;
         move(syncs_[step.sync]);

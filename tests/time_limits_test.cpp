@@ -53,7 +53,7 @@ double roofline(const Scenario& scenario, const Calibration& calibration, RingRo
     double total = 0;
     for (const Segment& segment : schedule.segments) {
         double once = 0;
-        for (const Event& event : schedule.events_of(segment)) {
+        for_each_event(schedule, segment, [&](const Event& event) {
             if (event.kind == EventKind::attention) {
                 once += attention_flops(event.attention) / best_attention[event.attention.backward ? 1 : 0];
             } else if (event.kind == EventKind::gemm) {
@@ -61,7 +61,7 @@ double roofline(const Scenario& scenario, const Calibration& calibration, RingRo
                 once += 2.0 * static_cast<double>(gemm.m) * static_cast<double>(gemm.n) * static_cast<double>(gemm.k) *
                         gemm.count / best_product;
             }
-        }
+        });
         total += once * segment.repeat;
     }
     return total;

@@ -27,7 +27,7 @@ inline constexpr std::array commands{
     Command{"plan", "does one configuration fit, with what memory and step time", plan_command},
     Command{"max-context", "per method: the longest context, what stops it, and its step time", max_context_command},
     Command{"simulate", "where the time of one step goes, and its timeline", simulate_command},
-    Command{"show", "models, clusters, calibrations, recipes, methods: what is built in", show_command},
+    Command{"show", "what is built in: models, clusters, calibrations, recipes", show_command},
 };
 
 }  // namespace headroom
