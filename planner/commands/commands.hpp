@@ -15,6 +15,7 @@ using Words = std::vector<std::string>;
 ExitCode plan_command(const Words& words);
 ExitCode max_context_command(const Words& words);
 ExitCode show_command(const Words& words);
+ExitCode validate_command(const Words& words);
 
 struct Command {
     const char* name;
@@ -25,6 +26,7 @@ struct Command {
 inline constexpr std::array commands{
     Command{"plan", "does one configuration fit, and what takes the memory", plan_command},
     Command{"max-context", "per method: the longest context, and what stops it", max_context_command},
+    Command{"validate", "predictions against measured results, published or yours", validate_command},
     Command{"show", "models, clusters, recipes and methods that are built in", show_command},
 };
 
