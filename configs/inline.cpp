@@ -17,11 +17,11 @@ void strip(Value& value, std::size_t prefix) {
 
 struct Size {
     std::string_view name;
-    std::int64_t Transformer::* member;
+    std::int64_t Transformer::*member;
 };
-constexpr Size sizes[]{{"layers", &Transformer::layers},       {"hidden", &Transformer::hidden},
-                       {"heads", &Transformer::heads},         {"kv_heads", &Transformer::kv_heads},
-                       {"head_dim", &Transformer::head_dim},   {"ffn", &Transformer::ffn},
+constexpr Size sizes[]{{"layers", &Transformer::layers},        {"hidden", &Transformer::hidden},
+                       {"heads", &Transformer::heads},          {"kv_heads", &Transformer::kv_heads},
+                       {"head_dim", &Transformer::head_dim},    {"ffn", &Transformer::ffn},
                        {"vocabulary", &Transformer::vocabulary}};
 
 }  // namespace

@@ -104,8 +104,8 @@ void read_run(Measurement& run, const Value& entry) {
     run.published = published_recipe(*run.said.method);
 }
 
-const std::vector<std::string> entry_keys{"id",     "location", "confidence",  "model",  "cluster", "nodes",
-                                          "gpus",   "recipe",   "metric",      "value",  "status",  "note",
+const std::vector<std::string> entry_keys{"id",     "location", "confidence",  "model",        "cluster", "nodes",
+                                          "gpus",   "recipe",   "metric",      "value",        "status",  "note",
                                           "source", "url",      "uncertainty", "not_expressed"};
 
 Measurement read_entry(const Value& entry) {
@@ -121,8 +121,8 @@ Measurement read_entry(const Value& entry) {
     run.note = optional_text(entry, "note");
     if (const Value* status = find(entry, "status")) run.status = static_cast<RunStatus>(choice(*status, status_names));
     const std::string metric = optional_text(entry, "metric");
-    run.metric = metric.empty() ? Metric{Figure::verdict, "verdict", 1}
-                                : parse_metric(metric, find(entry, "metric")->where());
+    run.metric =
+        metric.empty() ? Metric{Figure::verdict, "verdict", 1} : parse_metric(metric, find(entry, "metric")->where());
     if (const Value* value = find(entry, "value")) run.value = number(*value);
     if (const Value* value = find(entry, "uncertainty")) run.uncertainty = number(*value);
     if (run.value && run.metric.figure == Figure::verdict) {

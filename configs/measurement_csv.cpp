@@ -57,14 +57,10 @@ constexpr Alias aliases[]{
 };
 // A memory name without its unit, as in the metrics, after `max_memory_` and the like are rewritten.
 constexpr Alias memory_aliases[]{
-    {"peak_memory", "peak"},
-    {"memory", "peak"},
-    {"allocated", "peak_allocated"},
-    {"max_memory_allocated", "peak_allocated"},
-    {"reserved", "peak_reserved"},
-    {"max_memory_reserved", "peak_reserved"},
-    {"nvidia_smi", "device_used"},
-    {"host_memory", "host_memory_per_node"},
+    {"peak_memory", "peak"},         {"memory", "peak"},
+    {"allocated", "peak_allocated"}, {"max_memory_allocated", "peak_allocated"},
+    {"reserved", "peak_reserved"},   {"max_memory_reserved", "peak_reserved"},
+    {"nvidia_smi", "device_used"},   {"host_memory", "host_memory_per_node"},
 };
 
 std::string plain_name(std::string_view text) {
@@ -123,7 +119,7 @@ bool is_bare_memory(const std::string& name) {
 
 bool is_blank(const std::string& cell) {
     const std::string name = plain_name(cell);
-    return name.empty() || name == "n/a" || name == "na" || name == "none" || name == "nan";
+    return name.empty() || name == "n/a" || name == "na" || name == "nan";
 }
 
 std::optional<RunStatus> status_named(const std::string& cell) {
@@ -190,7 +186,8 @@ class Row {
         run.cluster_name = run.cluster.name;
         set_job_size(run.cluster, nodes, gpus, where_);
         if (!run.said.method) throw Error("the row has no method", where_, "add a column method");
-        if (!run.said.context) throw Error("the row has no context", where_, "add a column context, tokens over all GPUs");
+        if (!run.said.context)
+            throw Error("the row has no context", where_, "add a column context, tokens over all GPUs");
         run.published = published_recipe(*run.said.method);
         if (figures_.empty()) return {run};
         std::vector<Measurement> list;
@@ -291,9 +288,9 @@ MeasurementFile read_measurement_csv(const std::string& csv, const std::string& 
             }
         }
         if (column.kind == Column::Kind::ignored) {
-            ignored.push_back(is_bare_memory(column.name)
-                                  ? fmt::format("{} (no unit: write {}_gib or {}_gb)", heading, column.name, column.name)
-                                  : heading);
+            ignored.push_back(is_bare_memory(column.name) ? fmt::format("{} (no unit: write {}_gib or {}_gb)", heading,
+                                                                        column.name, column.name)
+                                                          : heading);
         }
         columns.push_back(std::move(column));
     }

@@ -29,12 +29,8 @@ enum class Figure {
     reported,  ///< a rate whose convention is the source's own (MFU, TFLOPS): listed, not compared
 };
 
-constexpr bool is_time(Figure figure) {
-    return figure >= Figure::tokens_per_second && figure <= Figure::step_seconds;
-}
-constexpr bool is_memory(Figure figure) {
-    return figure >= Figure::peak && figure <= Figure::host_pageable;
-}
+constexpr bool is_time(Figure figure) { return figure >= Figure::tokens_per_second && figure <= Figure::step_seconds; }
+constexpr bool is_memory(Figure figure) { return figure >= Figure::peak && figure <= Figure::host_pageable; }
 
 struct Metric {
     Figure figure = Figure::verdict;
@@ -50,8 +46,8 @@ enum class RunStatus {
 
 struct Measurement {
     std::string id;
-    std::string set;         ///< name of the file it came from, without extension
-    std::string source;      ///< who published it
+    std::string set;     ///< name of the file it came from, without extension
+    std::string source;  ///< who published it
     std::string url;
     std::string location;    ///< table, figure or file in the source
     std::string confidence;  ///< how the figure was read: table_text, figure_digitised, ...

@@ -142,8 +142,8 @@ void collect(std::vector<Unexpressed>& reasons, const Measurement& run) {
 }  // namespace
 
 std::size_t Validation::count(Agreement agreement) const {
-    return static_cast<std::size_t>(std::count_if(
-        comparisons.begin(), comparisons.end(), [&](const Comparison& row) { return row.agreement == agreement; }));
+    return static_cast<std::size_t>(std::count_if(comparisons.begin(), comparisons.end(),
+                                                  [&](const Comparison& row) { return row.agreement == agreement; }));
 }
 
 ErrorSummary summarise(const std::string& name, const std::vector<std::pair<double, std::string>>& errors) {

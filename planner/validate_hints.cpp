@@ -42,7 +42,8 @@ bool is_cheaper_though_larger(const Comparison& larger, const Comparison& smalle
     if (a.metric.name != b.metric.name || !a.value || !b.value) return false;
     if (!same_recipe(a, b) || !same_machine(a.cluster, b.cluster)) return false;
     if (parameters_of(larger) < 1.2 * parameters_of(smaller)) return false;
-    const bool rate = a.metric.figure == Figure::tokens_per_second || a.metric.figure == Figure::tokens_per_second_per_gpu;
+    const bool rate =
+        a.metric.figure == Figure::tokens_per_second || a.metric.figure == Figure::tokens_per_second_per_gpu;
     if (!is_memory(a.metric.figure) && !is_time(a.metric.figure)) return false;
     return rate ? *a.value > 1.1 * *b.value : *a.value < 0.9 * *b.value;
 }
@@ -71,12 +72,14 @@ std::string activation_hint(const Comparison& row, const Plan& plan) {
     const double activations = static_cast<double>(activations_at_peak(plan).value);
     const double fixed = static_cast<double>(plan.device.peak.value) - activations;
     const double measured = *row.measured.in_base_units() - fixed;
-    if (activations <= 0 || measured <= 0) return {};
+    // Where states decide, small errors of theirs would look like large ones of the activations.
+    if (activations < fixed || measured <= 0) return {};
     const double factor = measured / activations;
     if (is_about(factor, ranks)) {
-        return fmt::format("activations are {:.1f} times those predicted, about the {} ranks: was the sequence split at "
-                           "all?",
-                           factor, ranks);
+        return fmt::format(
+            "activations are {:.1f} times those predicted, about the {} ranks: was the sequence split at "
+            "all?",
+            factor, ranks);
     }
     if (is_about(factor, 1.0 / ranks)) {
         return fmt::format("activations are 1/{:.1f} of those predicted, about 1/{}: are inputs split twice?",
@@ -91,12 +94,12 @@ void add_pair_hints(std::vector<Comparison>& rows) {
             const Measurement& a = row.measured;
             const Measurement& b = other.measured;
             const int ranks = row.recipe.context_parallel(), fewer = other.recipe.context_parallel();
-            if (a.metric.figure == Figure::max_context && b.metric.figure == Figure::max_context && a.value && b.value &&
-                a.model.name == b.model.name && a.cluster.name == b.cluster.name && same_apart_from_degrees(a, b) &&
-                row.valid && other.valid && ranks > fewer && *a.value <= 1.05 * *b.value) {
-                row.notes.push_back(
-                    fmt::format("no longer than {} on {} rank{}: sequence parallelism had no effect", b.id, fewer,
-                                fewer == 1 ? "" : "s"));
+            if (a.metric.figure == Figure::max_context && b.metric.figure == Figure::max_context && a.value &&
+                b.value && a.model.name == b.model.name && a.cluster.name == b.cluster.name &&
+                same_apart_from_degrees(a, b) && row.valid && other.valid && ranks > fewer &&
+                *a.value <= 1.05 * *b.value) {
+                row.notes.push_back(fmt::format("no longer than {} on {} rank{}: sequence parallelism had no effect",
+                                                b.id, fewer, fewer == 1 ? "" : "s"));
             }
             if (is_cheaper_though_larger(other, row)) {
                 row.notes.push_back(fmt::format(

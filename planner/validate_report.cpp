@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <set>
 
@@ -22,13 +23,6 @@ std::string name_of(RunStatus status) { return std::string(status_names[static_c
 std::string number(double value) {
     if (std::abs(value) >= 1e5) return with_separators(std::llround(value));
     return fmt::format("{:.2f}", value);
-}
-
-std::string number(const std::optional<double>& value) { return value ? number(*value) : "-"; }
-
-std::string predicted_text(const Comparison& row) {
-    if (!row.predicted) return row.valid ? "-" : "refused";
-    return number(row.predicted) + (row.predicted_high ? ".." + number(row.predicted_high) : "");
 }
 
 std::string percent(double error) { return fmt::format("{:+.1f}", error); }
@@ -56,21 +50,79 @@ std::string wrong_verdicts(const Validation& validation) {
     return text;
 }
 
-std::string error_table(const Validation& validation) {
-    Table table({{"run"}, {"figure", Align::left, true}, {"measured", Align::right}, {"predicted", Align::right},
-                 {"error %", Align::right}});
+/// "allocated GiB"; what is counted in bytes is shown in GiB.
+std::string label_of(const Metric& metric) {
+    static constexpr std::pair<Figure, std::string_view> labels[]{
+        {Figure::peak, "peak"},
+        {Figure::peak_allocated, "allocated"},
+        {Figure::peak_reserved, "reserved"},
+        {Figure::device_used, "in use"},
+        {Figure::states, "states"},
+        {Figure::attention, "attention"},
+        {Figure::other, "other"},
+        {Figure::host_memory, "host"},
+        {Figure::host_pageable, "pageable"},
+        {Figure::max_context, "longest"},
+    };
+    for (const auto& [figure, label] : labels) {
+        if (figure != metric.figure) continue;
+        if (figure == Figure::max_context) return std::string(label);
+        const std::string unit = metric.name.substr(metric.name.rfind('_') + 1);
+        if (unit == "bytes") return fmt::format("{} GiB", label);
+        return fmt::format("{} {}{}B", label, static_cast<char>(unit.front() - 'a' + 'A'), unit.size() == 3 ? "i" : "");
+    }
+    return metric.name;
+}
+
+std::string shown(const Metric& metric, double value) {
+    if (metric.figure == Figure::max_context) return approximate_tokens(Tokens{std::llround(value)});
+    if (is_memory(metric.figure) && metric.unit == 1) return number(value / static_cast<double>(gibi));
+    return number(value);
+}
+
+std::string predicted_text(const Comparison& row) {
+    if (!row.predicted) return row.valid ? "-" : "refused";
+    const Metric& metric = row.measured.metric;
+    return shown(metric, *row.predicted) + (row.predicted_high ? ".." + shown(metric, *row.predicted_high) : "");
+}
+
+/// Without the name of its set, and short enough for a line; JSON and CSV have it whole.
+std::string short_id(const Measurement& run) {
+    constexpr std::size_t longest = 34;
+    std::string id = printable(run.id);
+    if (id.starts_with(run.set + "-")) id.erase(0, run.set.size() + 1);
+    return id.size() <= longest ? id : id.substr(0, longest - 1) + "~";
+}
+
+std::string error_table(const Validation& validation, const std::string& set) {
+    Table table({{"run", Align::left, false},
+                 {"figure", Align::left, true},
+                 {"measured", Align::right, false},
+                 {"predicted", Align::right, false},
+                 {"error %", Align::right, false}});
     std::size_t rows = 0;
     for (const Comparison& row : validation.comparisons) {
-        if (!row.measured.value || (!row.predicted && row.valid)) continue;
-        table.row({printable(row.measured.id), row.measured.metric.name, number(row.measured.value),
-                   predicted_text(row), percent(row.error_percent)});
+        const Measurement& run = row.measured;
+        if (run.set != set || !run.value || (!row.predicted && row.valid)) continue;
+        table.row({short_id(run), label_of(run.metric), shown(run.metric, *run.value), predicted_text(row),
+                   percent(row.error_percent)});
         ++rows;
     }
-    if (rows == 0) return "";
-    return "\nFigures\n" + table.text(page_width, 2) +
-           paragraph("A peak whose kind is not stated is compared with the range from allocated to used on the device; "
-                     "a stated longest context with the longest that fits. Neither counts below.",
-                     "  ");
+    return rows == 0 ? "" : "\nFigures of " + printable(set) + "\n" + table.text(page_width, 2);
+}
+
+std::string error_tables(const Validation& validation) {
+    std::vector<std::string> sets;
+    for (const Comparison& row : validation.comparisons) {
+        if (std::find(sets.begin(), sets.end(), row.measured.set) == sets.end()) sets.push_back(row.measured.set);
+    }
+    std::string text;
+    for (const std::string& set : sets) text += error_table(validation, set);
+    if (text.empty()) return "";
+    return text + "\n" +
+           paragraph(
+               "A peak whose kind is not stated is compared with the range from allocated to in use; a stated "
+               "longest context with the longest that fits. Neither counts in the summary.");
 }
 
 std::string summary_table(const Validation& validation) {
@@ -85,7 +137,8 @@ std::string summary_table(const Validation& validation) {
     lines.push_back(validation.overall);
     for (const ErrorSummary& line : lines) {
         table.row({line.name, std::to_string(line.count), percent(line.median),
-                   fmt::format("{:.1f}", line.mean_absolute), percent(line.worst), printable(line.worst_id)});
+                   fmt::format("{:.1f}", line.mean_absolute), percent(line.worst),
+                   printable(line.worst_id).substr(0, 34)});
     }
     return "\nErrors by method\n" + table.text(page_width, 2);
 }
@@ -155,8 +208,7 @@ std::string validation_text(const Validation& validation) {
         paragraph(fmt::format("{} entries of {} source{} compared, {} not.", validation.comparisons.size(),
                               sources.size(), sources.size() == 1 ? "" : "s", unexpressed));
     text += paragraph(fmt::format("Verdicts: {} right, {} said to fit that failed, {} refused that ran, {} unknown.",
-                                  validation.count(Agreement::right),
-                                  validation.count(Agreement::said_fits_and_failed),
+                                  validation.count(Agreement::right), validation.count(Agreement::said_fits_and_failed),
                                   validation.count(Agreement::refused_though_it_ran),
                                   validation.count(Agreement::unchecked)));
     if (validation.without_prediction > 0) {
@@ -164,15 +216,15 @@ std::string validation_text(const Validation& validation) {
             fmt::format("{} figures are speeds, which are not compared yet, or rates of the source's own convention.",
                         validation.without_prediction));
     }
-    text += wrong_verdicts(validation) + error_table(validation) + summary_table(validation);
+    text += wrong_verdicts(validation) + error_tables(validation) + summary_table(validation);
     return text + notes_section(validation) + unexpressed_section(validation);
 }
 
 std::string validation_json(const Validation& validation) {
     Json json{{"schema_version", schema_version}};
     Json& verdicts = json["verdicts"];
-    for (const Agreement kind : {Agreement::right, Agreement::said_fits_and_failed, Agreement::refused_though_it_ran,
-                                 Agreement::unchecked}) {
+    for (const Agreement kind :
+         {Agreement::right, Agreement::said_fits_and_failed, Agreement::refused_though_it_ran, Agreement::unchecked}) {
         verdicts[name_of(kind)] = validation.count(kind);
     }
     json["by_method"] = Json::array();
@@ -189,19 +241,35 @@ std::string validation_json(const Validation& validation) {
 }
 
 std::string validation_csv(const Validation& validation) {
-    std::string text = csv_line({"id", "set", "source", "location", "confidence", "model", "cluster", "nodes", "gpus",
-                                 "method", "context_tokens", "status", "agreement", "verdict", "metric", "measured",
-                                 "predicted", "predicted_high", "error_percent", "notes"});
+    std::string text =
+        csv_line({"id",     "set",      "source",    "location",       "confidence",    "model",     "cluster",
+                  "nodes",  "gpus",     "method",    "context_tokens", "status",        "agreement", "verdict",
+                  "metric", "measured", "predicted", "predicted_high", "error_percent", "notes"});
     const auto cell = [](const std::optional<double>& value) { return value ? fmt::format("{}", *value) : ""; };
     for (const Comparison& row : validation.comparisons) {
         const Measurement& run = row.measured;
         std::string notes;
         for (const std::string& note : row.notes) notes += (notes.empty() ? "" : "; ") + note;
-        text += csv_line({run.id, run.set, run.source, run.location, run.confidence, run.model_name, run.cluster_name,
-                          std::to_string(run.cluster.nodes), std::to_string(run.cluster.gpus()), method_of(row),
-                          std::to_string(run.said.context->value), name_of(run.status), name_of(row.agreement),
-                          row.verdict, run.metric.name, cell(run.value), cell(row.predicted), cell(row.predicted_high),
-                          cell(row.error_percent), notes});
+        text += csv_line({run.id,
+                          run.set,
+                          run.source,
+                          run.location,
+                          run.confidence,
+                          run.model_name,
+                          run.cluster_name,
+                          std::to_string(run.cluster.nodes),
+                          std::to_string(run.cluster.gpus()),
+                          method_of(row),
+                          std::to_string(run.said.context->value),
+                          name_of(run.status),
+                          name_of(row.agreement),
+                          row.verdict,
+                          run.metric.name,
+                          cell(run.value),
+                          cell(row.predicted),
+                          cell(row.predicted_high),
+                          cell(row.error_percent),
+                          notes});
     }
     return text;
 }

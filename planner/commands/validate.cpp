@@ -17,21 +17,22 @@ namespace headroom {
 namespace {
 
 Synopsis synopsis() {
-    return {"headroom validate",
-            "[flags]",
-            "Compares predictions with measured results: wrong verdicts first, then signed errors, then what cannot be "
-            "compared and why. Without --measurements, with the published results that are built in.",
-            {{"Results to compare with",
-              {{"measurements", "FILE", "your own results, YAML or CSV, one row a run (configs/measurements/README.md)"},
-               {"source", "NAME", "one set of built-in results: upipe, fpdt, alst, arctic, ..."},
-               {"method", "METHODS", "one method or a comma list (default: all)"},
-               {"model", "NAME", "model of CSV rows that name none (default llama3-8b)"},
-               {"cluster", "NAME", "cluster of CSV rows that name none (default h100-sxm-80gb)"}}},
-             output_flags()},
-            {"headroom validate", "headroom validate --source upipe --method ulysses,upipe",
-             "headroom validate --measurements runs.csv --model ./my-model --format csv -o errors.csv"},
-            "A CSV needs the columns method and context; peak_allocated_gib, device_used_gb, max_context and status "
-            "are some of the others. Rows that cannot be read are reported, and the rest goes on."};
+    return {
+        "headroom validate",
+        "[flags]",
+        "Compares predictions with measured results: wrong verdicts first, then signed errors, then what cannot be "
+        "compared and why. Without --measurements, with the published results that are built in.",
+        {{"Results to compare with",
+          {{"measurements", "FILE", "your own results, YAML or CSV, one row a run (configs/measurements/README.md)"},
+           {"source", "NAME", "one set of built-in results: upipe, fpdt, alst, arctic, ..."},
+           {"method", "METHODS", "one method or a comma list (default: all)"},
+           {"model", "NAME", "model of CSV rows that name none (default llama3-8b)"},
+           {"cluster", "NAME", "cluster of CSV rows that name none (default h100-sxm-80gb)"}}},
+         output_flags()},
+        {"headroom validate", "headroom validate --source upipe --method ulysses,upipe",
+         "headroom validate --measurements runs.csv --model ./my-model --format csv -o errors.csv"},
+        "A CSV needs the columns method and context; peak_allocated_gib, device_used_gb, max_context and status "
+        "are some of the others. Rows that cannot be read are reported, and the rest goes on."};
 }
 
 std::vector<Method> methods_of(const Arguments& arguments) {
@@ -60,7 +61,8 @@ MeasurementFile read_input(const Arguments& arguments) {
     }
     for (const char* flag : {"model", "cluster"}) {
         if (arguments.has(flag)) {
-            throw Error(fmt::format("--{} is for CSV files", flag), fmt::format("--{}", flag), "add --measurements FILE");
+            throw Error(fmt::format("--{} is for CSV files", flag), fmt::format("--{}", flag),
+                        "add --measurements FILE");
         }
     }
     MeasurementFile all;
