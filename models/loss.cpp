@@ -48,7 +48,11 @@ LossKept fused_forward(Step& step) {
         liger ? step.to.allocate("gradient of head from a chunk, fp32", Group::loss, {4 * head}) : no_tensor;
     head_gemms(step, rows, chunks, true, true);
     step.eager("cross-entropy", {2 * work.element * work.tokens * work.model.vocabulary}, chunks);
-    if (liger) step.eager("add gradient of head", {14 * head * chunks}, 2 * chunks);
+    if (liger) {
+        step.eager("gradient of head to fp32", {6 * head * chunks}, chunks);
+        step.to.memory_bound("add gradient of head", MemoryKernel::mixed_add, {6 * head * chunks}, {2 * head * chunks},
+                             chunks);
+    }
     step.release(wide, product, logits, losses, kept.normed);
     kept.normed = no_tensor;
     return kept;

@@ -100,6 +100,7 @@ enum class EventKind : std::uint8_t {
     allocate,
     release,
     phase,  ///< from here on the segment is in phase `id`
+    loop,   ///< the next `id` events run `bytes` times; each run ends with as many bytes as it began
     gemm,
     attention,
     memory_bound,
@@ -122,7 +123,7 @@ struct Event {
     std::uint32_t id;  ///< TensorId or SyncId
     const char* name;  ///< a string literal
     union {
-        std::int64_t bytes;  ///< allocate
+        std::int64_t bytes;  ///< allocate; runs of a loop
         Gemm gemm;
         Attention attention;
         MemoryBound memory_bound;
@@ -153,6 +154,23 @@ struct Schedule {
     }
 };
 
+/// Calls `visit(event)` for every event of one repetition of a segment, loops written out.
+template <class Visit>
+void for_each_event(const Schedule& schedule, const Segment& segment, Visit visit) {
+    std::uint32_t i = segment.first;
+    while (i < segment.last) {
+        const Event& event = schedule.events[i++];
+        if (event.kind != EventKind::loop) {
+            visit(event);
+            continue;
+        }
+        for (std::int64_t k = 0; k < event.bytes; ++k) {
+            for (std::uint32_t j = 0; j < event.id; ++j) visit(schedule.events[i + j]);
+        }
+        i += event.id;
+    }
+}
+
 /// Writes a schedule. All methods append; nothing is ever reordered.
 class Builder {
  public:
@@ -177,6 +195,16 @@ class Builder {
     void release(TensorId first, Ids... rest) {
         release(first);
         release(rest...);
+    }
+
+    /// Writes `body` once, to be executed `count` times. It must free what it allocates (or as much of the same size).
+    template <class Body>
+    void loop(std::int64_t count, Body body) {
+        if (count <= 0) return;
+        const std::size_t at = schedule_.events.size();
+        if (count > 1) append(EventKind::loop, "").bytes = count;
+        body();
+        if (count > 1) schedule_.events[at].id = static_cast<std::uint32_t>(schedule_.events.size() - at - 1);
     }
 
     void gemm(const char* name, std::int64_t m, std::int64_t n, std::int64_t k, std::int64_t count = 1);

@@ -172,7 +172,9 @@ void TrainingStep::gather(const char* name, const char* flat_name, Bytes bytes, 
 
 void TrainingStep::begin_forward() {
     to_.segment("begin forward", Phase::forward);
-    to_.host_work("tokenise the batch", HostWork::Kind::tokenise, recipe().batch * work_.global_tokens());
+    if (work_.loads_data) {
+        to_.host_work("tokenise the batch", HostWork::Kind::tokenise, recipe().batch * work_.global_tokens());
+    }
     if (fsdp()) {
         gather("gather root", "all-gather output of root", root_weights(), root_flat_);
         to_.wait(Stream::compute, to_.record(Stream::all_gather));
@@ -226,6 +228,13 @@ void TrainingStep::forward_block(const BlockRole& role, BlockKept& kept) {
     }
     const bool offloads = checkpoints() && offloads_input(role);
     if (offloads) offload_input();
+    if (offloads && traits_.megatron) {
+        // cos and sin of the whole context follow every block input and are thrown away (128 bytes a token).
+        to_.copy(
+            "offload rotary tables", Stream::compute,
+            {.to_host = true, .pinned = false, .fresh = true, .bytes = work_.model.head_dim * work_.global_tokens()});
+        to_.host_wait("offload rotary tables", Stream::compute);
+    }
     // The output is the next block's input; the last one waits for the final norm's backward.
     const Group next = role.last || !checkpoints() || input_group({false, false, 1, ""}) == Group::saved
                            ? Group::saved

@@ -23,6 +23,7 @@ struct Workload {
     RingRole role = RingRole::later;
     int gpus = 1;  ///< ranks of the job
     int gpus_per_node = 8;
+    bool loads_data = true;  ///< the next batch is tokenised in the training process while the GPU waits
 
     std::int64_t tokens = 0;    ///< b*T, rows of every activation of a rank
     std::int64_t element = 2;   ///< bytes of an activation element

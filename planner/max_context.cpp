@@ -62,7 +62,7 @@ class Search {
 /// The shipped FPDT scripts pass a flag beyond 4M tokens that the program does not know, so nothing longer runs as is.
 constexpr Tokens fpdt_script_ceiling{4 * mebi};
 constexpr std::string_view implementation_ceiling_reason =
-    "the implementation: megatron-deepspeed's FPDT scripts fail beyond 4,194,304 tokens (a flag that arguments.py does "
+    "shipped code: megatron-deepspeed's FPDT scripts fail beyond 4,194,304 tokens (a flag that arguments.py does "
     "not define); --implementation lean shows what memory allows";
 
 Tokens implementation_ceiling(const Recipe& recipe) {

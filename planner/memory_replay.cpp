@@ -67,14 +67,25 @@ void MemoryReplay::note_host_peaks(const Counters& counters) {
 
 void MemoryReplay::read(const Schedule& schedule, const Segment& segment, std::uint32_t index,
                         std::uint32_t repetition) {
-    Phase phase = segment.phase;
-    PhasePeak* peak = &profile_.segments[index][static_cast<std::size_t>(phase)];
-    for (std::uint32_t i = segment.first; i < segment.last; ++i) {
+    Moment at{index, repetition, 0, segment.phase};
+    read_events(schedule, segment.first, segment.last, at);
+}
+
+void MemoryReplay::read_events(const Schedule& schedule, std::uint32_t first, std::uint32_t last, Moment& at) {
+    PhasePeak* peak = &profile_.segments[at.segment][static_cast<std::size_t>(at.phase)];
+    for (std::uint32_t i = first; i < last; ++i) {
         const Event& event = schedule.events[i];
-        if (event.kind > EventKind::phase) continue;
+        if (event.kind > EventKind::loop) continue;
         if (event.kind == EventKind::phase) {
-            phase = static_cast<Phase>(event.id);
-            peak = &profile_.segments[index][event.id];
+            at.phase = static_cast<Phase>(event.id);
+            peak = &profile_.segments[at.segment][event.id];
+            continue;
+        }
+        if (event.kind == EventKind::loop) {
+            // A loop ends with as many bytes as it began, so every run of its body peaks alike: one is enough.
+            for (std::int64_t k = 1; expand_loops_ && k < event.bytes; ++k) {
+                read_events(schedule, i + 1, i + 1 + event.id, at);
+            }
             continue;
         }
         apply(event);
@@ -87,7 +98,7 @@ void MemoryReplay::read(const Schedule& schedule, const Segment& segment, std::u
         peak->device.value = std::max(peak->device.value, now_.device);
         if (now_.device > profile_.device_peak.value) {
             profile_.device_peak.value = now_.device;
-            profile_.at = {index, repetition, i, phase};
+            profile_.at = {at.segment, at.repetition, i, at.phase};
         }
     }
 }
@@ -113,6 +124,7 @@ void MemoryReplay::skip(const Counters& before, std::int64_t repetitions) {
 }
 
 const MemoryProfile& MemoryReplay::run(const Schedule& schedule) {
+    expand_loops_ = false;
     start(schedule);
     for (std::uint32_t index = 0; index < schedule.segments.size(); ++index) {
         const Segment& segment = schedule.segments[index];
@@ -132,6 +144,7 @@ const MemoryProfile& MemoryReplay::run(const Schedule& schedule) {
 }
 
 const MemoryProfile& MemoryReplay::run_expanded(const Schedule& schedule) {
+    expand_loops_ = true;
     start(schedule);
     for (std::uint32_t index = 0; index < schedule.segments.size(); ++index) {
         for (std::uint32_t i = 0; i < schedule.segments[index].repeat; ++i) {

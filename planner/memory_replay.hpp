@@ -44,7 +44,7 @@ struct LiveTensors {
 /// Replays schedules; keeps its storage from one to the next.
 class MemoryReplay {
  public:
-    /// Uses that a segment's repetitions move the same bytes: each segment is read once.
+    /// Uses that a segment's repetitions move the same bytes, and that a loop ends as it began.
     const MemoryProfile& run(const Schedule& schedule);
     /// The reference: every repetition is read.
     const MemoryProfile& run_expanded(const Schedule& schedule);
@@ -68,6 +68,7 @@ class MemoryReplay {
 
     void start(const Schedule& schedule);
     void read(const Schedule& schedule, const Segment& segment, std::uint32_t index, std::uint32_t repetition);
+    void read_events(const Schedule& schedule, std::uint32_t first, std::uint32_t last, Moment& at);
     void apply(const Event& event);
     void skip(const Counters& before, std::int64_t repetitions);
     void note_host_peaks(const Counters& counters);
@@ -76,6 +77,7 @@ class MemoryReplay {
     std::vector<Slot> slots_;
     Counters now_;
     Counters peak_;  ///< largest of each counter on its own
+    bool expand_loops_ = false;
     MemoryProfile profile_;
 };
 

@@ -39,8 +39,8 @@ void append_row(Table& table, const MaxContext& found) {
     const DeviceMemory& device = found.plan.device;
     table.row({method, short_degrees(found.recipe), approximate_tokens(found.context),
                with_separators(found.context.value), with_separators(tokens_per_gpu(found.recipe).value),
-               fmt::format("{}/{}", gib(device.peak), gib(device.usable)),
-               fmt::format("{:.1f}", in_gib(found.plan.host.peak_per_node)), short_limit(found.limited_by)});
+               fmt::format("{:.1f}/{:.1f}", in_gib(device.peak), in_gib(device.usable)),
+               fmt::format("{:.0f}", in_gib(found.plan.host.peak_per_node)), short_limit(found.limited_by)});
 }
 
 /// One sentence for all methods that share it.
@@ -69,7 +69,7 @@ std::string max_context_text(const Bench& bench, const std::vector<MaxContext>& 
                  {"context", Align::right},
                  {"tokens", Align::right},
                  {"per GPU", Align::right},
-                 {"peak/usable", Align::right},
+                 {"GPU GiB", Align::right},
                  {"host", Align::right},
                  {"limited by", Align::left, true}});
     for (const MaxContext& found : rows) append_row(table, found);
@@ -78,7 +78,7 @@ std::string max_context_text(const Bench& bench, const std::vector<MaxContext>& 
     text += remarks(rows);
     text += paragraph(
         "context (1K = 1,024) and tokens are global; degrees are Ulysses x ring, then U heads per stage or the chunk; "
-        "peak/usable in GiB per GPU, host in GiB per node");
+        "GPU GiB is peak/usable, host is GiB per node");
     return text;
 }
 

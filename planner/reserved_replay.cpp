@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "planner/reserved_replay.hpp"
 
+#include <algorithm>
+
 namespace headroom {
 
 void ReservedReplay::start(const Schedule& schedule, bool expandable_segments) {
@@ -32,12 +34,16 @@ void ReservedReplay::release(TensorId id) {
     unused_ = entry;
 }
 
-void ReservedReplay::play(const Schedule& schedule, const Segment& segment) {
-    for (const Event& event : schedule.events_of(segment)) {
+void ReservedReplay::play(const Schedule& schedule, std::uint32_t first, std::uint32_t last, bool expand) {
+    for (std::uint32_t i = first; i < last; ++i) {
+        const Event& event = schedule.events[i];
         if (event.kind == EventKind::allocate) {
             allocate(event);
         } else if (event.kind == EventKind::release) {
             release(event.id);
+        } else if (event.kind == EventKind::loop) {
+            const std::int64_t runs = expand ? event.bytes : std::min<std::int64_t>(event.bytes, 3);
+            for (std::int64_t k = 1; k < runs; ++k) play(schedule, i + 1, i + 1 + event.id, expand);
         }
     }
 }
@@ -69,10 +75,10 @@ ReservedMemory ReservedReplay::replay(const Schedule& schedule, bool expandable_
     for (const Segment& segment : schedule.segments) {
         const std::uint64_t events = std::uint64_t{segment.last - segment.first} * segment.repeat;
         const std::uint32_t whole = expand || events <= affordable_events ? segment.repeat : 2;
-        for (std::uint32_t i = 0; i < whole; ++i) play(schedule, segment);
+        for (std::uint32_t i = 0; i < whole; ++i) play(schedule, segment.first, segment.last, expand);
         if (whole >= segment.repeat) continue;
         if (segment.repeat > 3) play_lasting(schedule, segment, segment.repeat - 3);
-        play(schedule, segment);
+        play(schedule, segment.first, segment.last, expand);
     }
     return {allocator_.peak_reserved(), allocator_.peak_held(), allocator_.peak_allocated()};
 }

@@ -24,7 +24,7 @@ class ReservedReplay {
  private:
     ReservedMemory replay(const Schedule& schedule, bool expandable_segments, bool expand);
     void start(const Schedule& schedule, bool expandable_segments);
-    void play(const Schedule& schedule, const Segment& segment);
+    void play(const Schedule& schedule, std::uint32_t first, std::uint32_t last, bool expand);
     void play_lasting(const Schedule& schedule, const Segment& segment, std::uint32_t times);
     void allocate(const Event& event);
     void release(TensorId id);

@@ -9,7 +9,7 @@ namespace headroom {
 namespace {
 
 constexpr std::size_t gap = 2;
-constexpr std::size_t narrowest_wrap = 12;
+constexpr std::size_t narrowest_wrap = 8;
 
 void append_padded(std::string& line, const std::string& cell, std::size_t width, Align align) {
     const std::size_t used = display_width(cell);

@@ -50,6 +50,12 @@ TEST_CASE("the table names every method and fits 80 columns") {
     CHECK(contains(outcome.out, "limited by"));
 }
 
+TEST_CASE("the table of a large cluster fits 80 columns too") {
+    const Outcome outcome = run_headroom({"max-context", "--cluster", "h200", "--nodes", "64"});
+    CHECK(outcome.status == 0);
+    for (const std::string& line : lines_of(outcome.out)) CHECK(line.size() <= 80);
+}
+
 TEST_CASE("chosen methods come in the order asked for") {
     const Json json = json_of({"max-context", "--method", "upipe,ring"});
     REQUIRE(json["methods"].size() == 2);

@@ -140,12 +140,12 @@ TEST_CASE("FPDT with offload: block and host traffic") {
         for (const Segment& segment : schedule.segments) {
             if (std::string(segment.name) != "first block") continue;
             Phase phase = segment.phase;
-            for (const Event& event : schedule.events_of(segment)) {
+            for_each_event(schedule, segment, [&](const Event& event) {
                 if (event.kind == EventKind::phase) phase = static_cast<Phase>(event.id);
-                if (event.kind != EventKind::copy || !event.copy.pinned) continue;
+                if (event.kind != EventKind::copy || !event.copy.pinned) return;
                 if (phase == Phase::forward) (event.copy.to_host ? to_host : from_host) += event.copy.bytes;
                 if (phase == Phase::backward) (event.copy.to_host ? back_to_host : back_from_host) += event.copy.bytes;
-            }
+            });
         }
         CHECK(to_host == (n * (xc + 2 * q + 2 * k) + s.l).value);
         CHECK(from_host == ((n * (n - 1) / 2 - 1) * 2 * k + 2 * q + 2 * k).value);

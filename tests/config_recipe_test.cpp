@@ -157,7 +157,7 @@ TEST_CASE("a cluster file changes a built-in one or stands alone") {
     const ScratchFile own(
         "architecture: ampere\ngpus_per_node: 4\ndevice_memory: 48GB\nhost_memory: 512GiB\npeak_bf16: 150e12\n"
         "memory_bandwidth: 768e9\nnvlink_bandwidth: 0\npcie_bandwidth: 32GB/s\nnic_bandwidth: 12.5GB/s\n"
-        "cuda_context: 600MiB\nnccl_communicator: 0\nnccl_peer_buffer: 0\n");
+        "cuda_context: 600MiB\nnccl_communicator: 0\nnccl_group: 0\nnccl_peer_buffer: 0\n");
     const Cluster alone = load_cluster(own.path.string());
     CHECK(alone.name == own.path.stem().string());
     CHECK(alone.gpus() == 4);

@@ -117,7 +117,7 @@ TEST_CASE("every tensor is freed once, and a step ends as it began") {
             bool balanced = true;
             for (const Segment& segment : schedule.segments) {
                 for (std::uint32_t i = 0; i < segment.repeat; ++i) {
-                    for (const Event& event : schedule.events_of(segment)) {
+                    for_each_event(schedule, segment, [&](const Event& event) {
                         if (event.kind == EventKind::allocate) {
                             balanced = balanced && event.bytes >= 0;
                             // Tensors that share an id have the same size: the replay relies on it.
@@ -128,7 +128,7 @@ TEST_CASE("every tensor is freed once, and a step ends as it began") {
                         } else if (event.kind == EventKind::release) {
                             balanced = balanced && --alive[event.id] >= 0;
                         }
-                    }
+                    });
                 }
             }
             REQUIRE(balanced);

@@ -38,6 +38,10 @@ struct Step {
     void eager(const char* name, Bytes moved, std::int64_t launches = 1) {
         to.memory_bound(name, MemoryKernel::eager, moved / 2, moved - moved / 2, launches);
     }
+    /// Element-wise work on two number formats, or with a broadcast operand.
+    void mixed(const char* name, Bytes moved, std::int64_t launches = 1) {
+        to.memory_bound(name, MemoryKernel::mixed_add, moved - moved / 3, moved / 3, launches);
+    }
     void copy(const char* name, Bytes moved, std::int64_t launches = 1) {
         to.memory_bound(name, MemoryKernel::copy, moved / 2, moved - moved / 2, launches);
     }

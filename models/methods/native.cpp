@@ -38,6 +38,11 @@ class KeyValueBlocks {
             next_ = no_tensor;
         }
         pending_ = gathers_ ? round == 0 && degree > 1 : round + 1 < degree;
+        if (gathers_ && round > 0 && round + 1 < degree) {
+            // Concatenated before every exchange, though only the first one gathers.
+            step_.release(step_.exchange("concatenated K and V", pair));
+            step_.copy("concatenate K and V", 2 * pair);
+        }
         if (!pending_) return;
         const TensorId send = step_.exchange("concatenated K and V", pair);
         step_.copy("concatenate K and V", 2 * pair);
@@ -86,7 +91,7 @@ void merge_block(Step& step, std::int64_t round) {
     TensorId half = no_tensor;
     if (!whole) half = step.workspace("merge: half of the queries", query / 2);
     const TensorId merged = step.workspace("merge: new output, fp32", 2 * query);
-    step.eager("merge partial attention", 19 * query, 9);
+    step.mixed("merge partial attention", 19 * query, 9);
     step.release(block, wide, product, half, merged);
 }
 
@@ -158,7 +163,7 @@ TensorId native_backward(Step& step, Kept& kept) {
         step.release(accumulator);
         if (eager) {
             const TensorId updated = step.workspace("concatenated gradients, fp32", 4 * query);
-            step.eager("add gradients", 29 * query, 9);
+            step.mixed("add gradients", 29 * query, 9);
             step.release(updated);
         } else {
             step.eager("add gradients", 15 * query, 3);

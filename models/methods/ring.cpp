@@ -62,7 +62,7 @@ void merge(Step& step, Bytes block) {
     }
     const TensorId difference = step.workspace("merge: difference, fp32", 2 * block);
     const TensorId product = step.workspace("merge: product, fp32", 2 * block);
-    step.eager("merge partial attention", 19 * block, 8);
+    step.mixed("merge partial attention", 19 * block, 8);
     step.release(difference, product);
 }
 
@@ -168,7 +168,7 @@ QkvGradients ring_backward(Step& step, Kept& kept, TensorId output_gradient) {
             value_sum = step.attention("gradient of value, fp32", 2 * work.key);
             step.eager("gradients to fp32", 3 * (work.query + 2 * work.key), 3);
         } else if (widen) {
-            step.eager("add gradients", 5 * (whole_query ? work.query : work.query / 2) + 10 * work.key, 3);
+            step.mixed("add gradients", 5 * (whole_query ? work.query : work.query / 2) + 10 * work.key, 3);
             receive(step);
         }
         if (!last) {

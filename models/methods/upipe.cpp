@@ -157,7 +157,7 @@ void attend(Step& step, const Stages& stages, TensorId& output) {
         if (step.traits.eager_merge) {
             const TensorId difference = step.workspace("merge: difference, fp32", 2 * part);
             const TensorId product = step.workspace("merge: product, fp32", 2 * part);
-            step.eager("merge partial attention", 19 * part, 8);
+            step.mixed("merge partial attention", 19 * part, 8);
             step.release(difference, product);
         } else {
             step.eager("merge partial attention", 5 * part);
@@ -266,7 +266,7 @@ TensorId upipe_backward(Step& step, Kept& kept) {
                     (whole ? kernel.key_len : kernel.query_len) /= 2;
                 }
                 step.to.attention("attention backward", kernel);
-                step.eager("add gradients", 5 * (whole ? stages.query : stages.query / 2) + 10 * stages.key, 3);
+                step.mixed("add gradients", 5 * (whole ? stages.query : stages.query / 2) + 10 * stages.key, 3);
                 const auto settle = [&] {
                     step.to.wait(Stream::compute, step.to.record(Stream::ring));
                     if (!step.traits.eager_merge) return;

@@ -133,6 +133,7 @@ Document show_cluster(const std::string& name_or_path) {
               {"host_memory_usable_share", cluster.host_memory_usable},
               {"cuda_context_bytes", integer(cluster.cuda_context.value)},
               {"nccl_communicator_bytes", integer(cluster.nccl_communicator.value)},
+              {"nccl_group_bytes", integer(cluster.nccl_group.value)},
               {"nccl_peer_buffer_bytes", integer(cluster.nccl_peer_buffer.value)},
               {"peak_bf16_tflops", rate(cluster.peak_bf16.value / 1e12)},
               {"memory_bandwidth_gb_per_s", rate(cluster.memory_bandwidth.value / 1e9)},

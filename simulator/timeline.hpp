@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+// Plays a schedule on CUDA streams, in host program order.
+//
+// * The host issues one event after another; every launch costs it time. An op starts when its stream is free, it has
+//   been issued, and what the stream waits for is done. A host wait holds back everything issued later.
+// * The host runs at most one repetition of a segment ahead of the compute stream (CUDA queues about a thousand
+//   launches), so every segment has a steady state.
+// * A collective beside compute takes its share of the SMs; under a persistent attention kernel a ring transfer and
+//   the kernel add up. One issued after the kernels it overlaps delays the end of the compute stream by what it takes.
+// * Collectives of one link carry their bytes one after another, in the order they were issued.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "models/schedule.hpp"
+#include "simulator/op_cost.hpp"
+
+namespace headroom {
+
+/// One op on one stream, for a trace. Seconds from the start of the step.
+struct Slice {
+    Stream stream;
+    CostClass cost_class;
+    const char* name;
+    double start, duration;
+};
+
+struct PlayOptions {
+    bool every_repetition = false;  ///< never skip ahead once a segment repeats itself
+    Overlap ring_overlap = Overlap::serialised;
+    std::vector<Slice>* slices = nullptr;  ///< filled with every op; implies every_repetition
+};
+
+struct Playback {
+    double seconds = 0;
+    std::array<double, cost_class_count> busy{};     ///< alone, over all streams
+    std::array<double, cost_class_count> exposed{};  ///< of the step; sums to `seconds`
+    double ring_under_attention = 0;                 ///< seconds a ring transfer ran beside an attention kernel
+    std::uint32_t domain = 0;
+    std::uint64_t events_played = 0;
+};
+
+/// Owns its buffers: reuse one Timeline for many schedules, and nothing is allocated after the largest.
+class Timeline {
+ public:
+    const Playback& play(const Schedule& schedule, const Calibration& calibration, const Topology& topology,
+                         AttentionKernel kernel, const PlayOptions& options);
+    /// The schedule and constants of the last play() under other options, without working out the costs again.
+    const Playback& play_again(const PlayOptions& options);
+
+ private:
+    enum class Kind : std::uint8_t { run, record, wait, host_wait, host_work, loop };
+    enum class Beside : std::uint8_t { nothing, kernels, attention };  ///< what a collective takes SMs from
+    enum class Link : std::uint8_t { none, inside, across };
+
+    /// An event with its cost worked out.
+    struct Step {
+        double seconds = 0, launch = 0, later_launches = 0;
+        const char* name = nullptr;
+        std::uint32_t sync = 0;  ///< or the number of the loop whose body follows
+        Kind kind = Kind::run;
+        Stream stream = Stream::compute;
+        CostClass cost_class = CostClass::host_gap;
+        Beside beside = Beside::nothing;
+        Link link = Link::none;
+        bool blocks_host = false;
+        bool collective = false;
+    };
+    /// A moment, and what the time before it was spent on: `cost_class` from `start`, `before` ahead of that.
+    struct Moment {
+        double end = 0, start = 0;
+        CostClass cost_class = CostClass::host_gap, before = CostClass::host_gap;
+    };
+    struct Interval {
+        double start, end;
+        double carries_from;  ///< a collective that waits for the link holds its SMs from `start`
+        CostClass cost_class;
+        Link link;
+        Beside beside;
+    };
+    /// The latest intervals of a stream, oldest overwritten.
+    template <std::size_t Capacity>
+    struct Recent {
+        std::array<Interval, Capacity> ring;
+        std::size_t written = 0;
+        void push(const Interval& interval) { ring[written++ % Capacity] = interval; }
+        std::size_t size() const { return written < Capacity ? written : Capacity; }
+        Interval& newest(std::size_t back) { return ring[(written - 1 - back) % Capacity]; }
+    };
+
+    /// Steps that are played `repeat` times: a segment, or a loop inside one.
+    struct Range {
+        std::uint32_t first, last;  ///< steps_
+        std::uint32_t repeat;
+        std::uint32_t carried_first, carried_last;  ///< carried_: syncs it waits for before it records them
+    };
+
+    void compile(const Schedule& schedule, const Calibration& calibration, const Topology& topology,
+                 AttentionKernel kernel);
+    void find_carried(const Range& range);
+    void play_range(const Range& range, std::size_t depth);
+    void play_once(const Step* first, const Step* last);
+    void run(const Step& step);
+    void run_on_compute(const Step& step, double issue, double least_end);
+    double run_elsewhere(const Step& step, double start);
+    double stretched(const Step& step, double start);
+    void take_from_compute(const Step& step, double start, double end);
+    void explain(double from, double to, const Moment& ready);
+    void credit(double from, double to, const Moment& moment);
+    void snapshot(const Range& range, std::vector<double>& state) const;
+    void skip(const Range& range, std::uint32_t repetitions, double period);
+    double share_taken(Beside beside, CostClass collective) const;
+
+    CostMemo memo_;
+    std::vector<Step> steps_;
+    std::vector<Range> segments_;
+    std::vector<Range> loops_;
+    std::vector<std::uint32_t> carried_;
+    std::vector<std::uint32_t> recorded_in_;  ///< by sync, the last find_carried() that saw it recorded
+    std::uint32_t marks_ = 0;
+    std::vector<std::uint32_t> moved_;  ///< by sync, the last skip() that moved it
+    std::uint32_t skips_ = 0;
+    std::uint32_t domain_ = 0;
+
+    double host_ = 0;
+    Moment host_released_;  ///< what last held the host back
+    bool host_waited_ = false;
+    double after_wait_ = 0;
+    double one_back_ = 0;  ///< end of the compute stream when the repetition before this one began
+    std::array<Moment, stream_count> ready_;
+    double compute_done_ = 0;
+    std::vector<Moment> syncs_;
+    std::array<Recent<16>, stream_count> collectives_;
+    double collectives_until_ = 0;
+    Recent<32> compute_;
+    double collective_share_ = 0;
+    PlayOptions options_;
+    Playback result_;
+
+    static constexpr std::size_t depths = 2;  ///< segments, and loops in them
+    std::array<std::vector<double>, depths> state_, state_before_;
+};
+
+}  // namespace headroom
