@@ -14,15 +14,18 @@
 namespace headroom {
 namespace {
 
-/// What is known of a run before it is measured. Seconds join here once steps are timed.
+/// What is known of a run before it is measured.
 struct Forecast {
     Plan plan;
     std::string refusal;  ///< set when the recipe breaks a rule; `plan` is then empty
+    std::optional<PredictedStep> step;
 };
 
 /// Figures of one run follow each other: the last forecast is kept.
 class Forecaster {
  public:
+    explicit Forecaster(const StepTimer& timer) : timer_(timer) {}
+
     const Forecast& of(const Measurement& run) {
         if (known_ && same_run(run, last_)) return forecast_;
         last_ = run;
@@ -31,6 +34,7 @@ class Forecaster {
         try {
             const Recipe recipe = resolve(run.said, run.published, run.model, run.cluster);
             forecast_.plan = make_plan(run.model, run.cluster, recipe);
+            if (timer_) forecast_.step = timer_(run.model, run.cluster, recipe);
         } catch (const Error& error) {
             forecast_.refusal = error.what();
         }
@@ -42,6 +46,7 @@ class Forecaster {
         return a.model.name == b.model.name && same_machine(a.cluster, b.cluster) && same_recipe(a, b);
     }
 
+    const StepTimer& timer_;
     bool known_ = false;
     Measurement last_;
     Forecast forecast_;
@@ -90,6 +95,26 @@ std::optional<double> longest_context(const Measurement& run) {
     return found.valid ? std::optional<double>(static_cast<double>(found.context.value)) : std::nullopt;
 }
 
+/// Of a step that takes `seconds`, in the unit of the figure. Tokens of a context-parallel group count once.
+double time_figure(Figure figure, const Plan& plan, Seconds seconds) {
+    if (figure == Figure::step_seconds) return seconds.value;
+    const Recipe& recipe = plan.recipe;
+    const double tokens = static_cast<double>(recipe.context.value) * static_cast<double>(recipe.batch);
+    const double per_gpu = tokens / recipe.context_parallel() / seconds.value;
+    return figure == Figure::tokens_per_second ? per_gpu * plan.cluster.gpus() : per_gpu;
+}
+
+void predict_time(Comparison& row, const Forecast& forecast) {
+    const Figure figure = row.measured.metric.figure;
+    if (!is_time(figure) || !forecast.step || forecast.step->seconds.value <= 0) return;
+    const PredictedStep& step = *forecast.step;
+    row.predicted = time_figure(figure, forecast.plan, step.seconds);
+    const double one = time_figure(figure, forecast.plan, step.low);
+    const double other = time_figure(figure, forecast.plan, step.high);
+    row.interval_low = std::min(one, other);  // a slower step is a lower rate
+    row.interval_high = std::max(one, other);
+}
+
 void predict(Comparison& row, const Forecast& forecast) {
     const Metric& metric = row.measured.metric;
     if (const auto bytes = predicted_bytes(metric.figure, forecast.plan)) {
@@ -98,6 +123,7 @@ void predict(Comparison& row, const Forecast& forecast) {
     } else if (metric.figure == Figure::max_context && row.measured.value) {
         row.predicted = longest_context(row.measured);
     }
+    predict_time(row, forecast);
     if (!row.predicted || !row.measured.value || *row.measured.value <= 0) return;
     const double measured = *row.measured.value;
     const double nearest = std::clamp(measured, *row.predicted, row.predicted_high.value_or(*row.predicted));
@@ -130,6 +156,22 @@ Comparison compare(const Measurement& run, Forecaster& forecaster) {
 bool counts_as_error(const Comparison& row) {
     return row.error_percent && row.measured.metric.figure != Figure::peak &&
            row.measured.metric.figure != Figure::max_context;
+}
+
+Summaries summaries_of(const std::vector<Comparison>& rows, bool time) {
+    std::map<Method, std::vector<std::pair<double, std::string>>> by_method;
+    std::vector<std::pair<double, std::string>> all;
+    for (const Comparison& row : rows) {
+        if (!counts_as_error(row) || is_time(row.measured.metric.figure) != time) continue;
+        by_method[row.recipe.method].emplace_back(*row.error_percent, row.measured.id);
+        all.emplace_back(*row.error_percent, row.measured.id);
+    }
+    Summaries result;
+    for (const auto& [method, errors] : by_method) {
+        result.by_method.push_back(summarise(std::string(to_string(method)), errors));
+    }
+    result.overall = summarise("all", all);
+    return result;
 }
 
 void collect(std::vector<Unexpressed>& reasons, const Measurement& run) {
@@ -190,9 +232,9 @@ Bytes activations_at_peak(const Plan& plan) {
     return sum;
 }
 
-Validation validate(const std::vector<Measurement>& measurements) {
+Validation validate(const std::vector<Measurement>& measurements, const StepTimer& timer) {
     Validation result;
-    Forecaster forecaster;
+    Forecaster forecaster(timer);
     for (const Measurement& run : measurements) {
         if (run.not_expressed.empty()) {
             result.comparisons.push_back(compare(run, forecaster));
@@ -201,18 +243,16 @@ Validation validate(const std::vector<Measurement>& measurements) {
         }
     }
     add_pair_hints(result.comparisons);
-    std::map<Method, std::vector<std::pair<double, std::string>>> by_method;
-    std::vector<std::pair<double, std::string>> all;
     for (const Comparison& row : result.comparisons) {
         if (row.measured.value && !row.predicted) ++result.without_prediction;
-        if (!counts_as_error(row)) continue;
-        by_method[*row.measured.said.method].emplace_back(*row.error_percent, row.measured.id);
-        all.emplace_back(*row.error_percent, row.measured.id);
+        if (!row.measured.value || !row.interval_low) continue;
+        ++result.with_interval;
+        if (*row.measured.value >= *row.interval_low && *row.measured.value <= *row.interval_high) {
+            ++result.inside_interval;
+        }
     }
-    for (const auto& [method, errors] : by_method) {
-        result.by_method.push_back(summarise(std::string(to_string(method)), errors));
-    }
-    result.overall = summarise("all", all);
+    result.memory = summaries_of(result.comparisons, false);
+    result.time = summaries_of(result.comparisons, true);
     std::stable_sort(result.not_expressed.begin(), result.not_expressed.end(),
                      [](const Unexpressed& a, const Unexpressed& b) { return a.ids.size() > b.ids.size(); });
     return result;

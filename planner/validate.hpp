@@ -3,6 +3,7 @@
 // much the figures differ. Nothing is fitted here.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -20,6 +21,14 @@ enum class Agreement {
     unchecked,  ///< not run, or not expressed
 };
 
+/// The time of a step as a simulation gives it, with the interval it claims.
+struct PredictedStep {
+    Seconds seconds, low, high;
+    std::vector<std::string> warnings;  ///< why it may be off: what leaves what was measured
+};
+/// Empty where a run cannot be timed. The simulator stands beside the planner, so it is handed in.
+using StepTimer = std::function<std::optional<PredictedStep>(const Transformer&, const Cluster&, const Recipe&)>;
+
 struct Comparison {
     Measurement measured;
     bool valid = false;   ///< the recipe can be planned; otherwise `verdict` is the rule it breaks
@@ -29,8 +38,9 @@ struct Comparison {
 
     /// In the unit of the metric. A peak of no stated kind has a range: allocated to used on the device.
     std::optional<double> predicted, predicted_high;
-    std::optional<double> error_percent;  ///< signed; 0 inside a range
-    std::vector<std::string> notes;       ///< what the difference looks like
+    std::optional<double> error_percent;                ///< signed; 0 inside a range
+    std::optional<double> interval_low, interval_high;  ///< what a predicted time claims, in the unit of the metric
+    std::vector<std::string> notes;                     ///< what the difference looks like
 };
 
 /// Signed errors in percent of one group of comparisons.
@@ -41,6 +51,11 @@ struct ErrorSummary {
     std::string worst_id;
 };
 
+struct Summaries {
+    std::vector<ErrorSummary> by_method;
+    ErrorSummary overall;
+};
+
 struct Unexpressed {
     std::string reason;
     std::vector<std::string> ids;
@@ -48,16 +63,17 @@ struct Unexpressed {
 
 struct Validation {
     std::vector<Comparison> comparisons;  ///< of what is expressed, in the order given
-    std::vector<ErrorSummary> by_method;  ///< of figures whose kind is stated
-    ErrorSummary overall;
-    std::vector<Unexpressed> not_expressed;  ///< most entries first
-    std::size_t without_prediction = 0;      ///< figures that are measured and not predicted
-    std::vector<std::string> warnings;       ///< of the reader
+    Summaries memory;                     ///< of figures whose kind is stated
+    Summaries time;
+    std::size_t with_interval = 0, inside_interval = 0;  ///< times, and how many lie in the interval predicted
+    std::vector<Unexpressed> not_expressed;              ///< most entries first
+    std::size_t without_prediction = 0;                  ///< figures that are measured and not predicted
+    std::vector<std::string> warnings;                   ///< of the reader
 
     std::size_t count(Agreement agreement) const;
 };
 
-Validation validate(const std::vector<Measurement>& measurements);
+Validation validate(const std::vector<Measurement>& measurements, const StepTimer& timer = {});
 
 /// Of signed errors with the ids they belong to; all 0 when there is none.
 ErrorSummary summarise(const std::string& name, const std::vector<std::pair<double, std::string>>& errors);

@@ -63,10 +63,13 @@ std::string label_of(const Metric& metric) {
         {Figure::host_memory, "host"},
         {Figure::host_pageable, "pageable"},
         {Figure::max_context, "longest"},
+        {Figure::step_seconds, "step s"},
+        {Figure::tokens_per_second, "tokens/s"},
+        {Figure::tokens_per_second_per_gpu, "tokens/s/GPU"},
     };
     for (const auto& [figure, label] : labels) {
         if (figure != metric.figure) continue;
-        if (figure == Figure::max_context) return std::string(label);
+        if (!is_memory(figure)) return std::string(label);
         const std::string unit = metric.name.substr(metric.name.rfind('_') + 1);
         if (unit == "bytes") return fmt::format("{} GiB", label);
         return fmt::format("{} {}{}B", label, static_cast<char>(unit.front() - 'a' + 'A'), unit.size() == 3 ? "i" : "");
@@ -125,22 +128,22 @@ std::string error_tables(const Validation& validation) {
                "longest context with the longest that fits. Neither counts in the summary.");
 }
 
-std::string summary_table(const Validation& validation) {
-    if (validation.overall.count == 0) return "";
-    Table table({{"method"},
-                 {"figures", Align::right},
-                 {"median %", Align::right},
-                 {"mean |%|", Align::right},
-                 {"worst %", Align::right},
+std::string summary_table(const char* title, const Summaries& summaries) {
+    if (summaries.overall.count == 0) return "";
+    Table table({{"method", Align::left, false},
+                 {"figures", Align::right, false},
+                 {"median %", Align::right, false},
+                 {"mean |%|", Align::right, false},
+                 {"worst %", Align::right, false},
                  {"in", Align::left, true}});
-    std::vector<ErrorSummary> lines = validation.by_method;
-    lines.push_back(validation.overall);
+    std::vector<ErrorSummary> lines = summaries.by_method;
+    lines.push_back(summaries.overall);
     for (const ErrorSummary& line : lines) {
         table.row({line.name, std::to_string(line.count), percent(line.median),
                    fmt::format("{:.1f}", line.mean_absolute), percent(line.worst),
-                   printable(line.worst_id).substr(0, 34)});
+                   printable(line.worst_id).substr(0, 30)});
     }
-    return "\nErrors by method\n" + table.text(page_width, 2);
+    return fmt::format("\n{}\n{}", title, table.text(page_width, 2));
 }
 
 std::string notes_section(const Validation& validation) {
@@ -171,6 +174,14 @@ Json json_of(const ErrorSummary& summary) {
             {"worst_id", summary.worst_id}};
 }
 
+Json json_of(const Summaries& summaries) {
+    Json json;
+    json["by_method"] = Json::array();
+    for (const ErrorSummary& summary : summaries.by_method) json["by_method"].push_back(json_of(summary));
+    json["overall"] = json_of(summaries.overall);
+    return json;
+}
+
 Json json_of(const std::optional<double>& value) { return value ? Json(*value) : Json(nullptr); }
 
 Json json_of(const Comparison& row) {
@@ -194,6 +205,8 @@ Json json_of(const Comparison& row) {
             {"predicted", json_of(row.predicted)},
             {"predicted_high", json_of(row.predicted_high)},
             {"error_percent", json_of(row.error_percent)},
+            {"interval_low", json_of(row.interval_low)},
+            {"interval_high", json_of(row.interval_high)},
             {"notes", row.notes}};
 }
 
@@ -213,10 +226,17 @@ std::string validation_text(const Validation& validation) {
                                   validation.count(Agreement::unchecked)));
     if (validation.without_prediction > 0) {
         text += paragraph(
-            fmt::format("{} figures are speeds, which are not compared yet, or rates of the source's own convention.",
+            fmt::format("{} figures have no prediction: rates of the source's own convention, or speeds of machines "
+                        "without constants.",
                         validation.without_prediction));
     }
-    text += wrong_verdicts(validation) + error_tables(validation) + summary_table(validation);
+    text += wrong_verdicts(validation) + error_tables(validation);
+    text += summary_table("Errors of memory by method", validation.memory);
+    text += summary_table("Errors of time by method", validation.time);
+    if (validation.with_interval > 0) {
+        text += fmt::format("  {} of {} measured times lie in the interval that was predicted.\n",
+                            validation.inside_interval, validation.with_interval);
+    }
     return text + notes_section(validation) + unexpressed_section(validation);
 }
 
@@ -227,9 +247,10 @@ std::string validation_json(const Validation& validation) {
          {Agreement::right, Agreement::said_fits_and_failed, Agreement::refused_though_it_ran, Agreement::unchecked}) {
         verdicts[name_of(kind)] = validation.count(kind);
     }
-    json["by_method"] = Json::array();
-    for (const ErrorSummary& summary : validation.by_method) json["by_method"].push_back(json_of(summary));
-    json["overall"] = json_of(validation.overall);
+    json["memory"] = json_of(validation.memory);
+    json["time"] = json_of(validation.time);
+    json["time"]["with_interval"] = validation.with_interval;
+    json["time"]["inside_interval"] = validation.inside_interval;
     json["comparisons"] = Json::array();
     for (const Comparison& row : validation.comparisons) json["comparisons"].push_back(json_of(row));
     json["not_expressed"] = Json::array();
@@ -242,9 +263,10 @@ std::string validation_json(const Validation& validation) {
 
 std::string validation_csv(const Validation& validation) {
     std::string text =
-        csv_line({"id",     "set",      "source",    "location",       "confidence",    "model",     "cluster",
-                  "nodes",  "gpus",     "method",    "context_tokens", "status",        "agreement", "verdict",
-                  "metric", "measured", "predicted", "predicted_high", "error_percent", "notes"});
+        csv_line({"id",     "set",      "source",    "location",       "confidence",    "model",        "cluster",
+                  "nodes",  "gpus",     "method",    "context_tokens", "status",        "agreement",    "verdict",
+                  "metric", "measured", "predicted", "predicted_high", "error_percent", "interval_low", "interval_high",
+                  "notes"});
     const auto cell = [](const std::optional<double>& value) { return value ? fmt::format("{}", *value) : ""; };
     for (const Comparison& row : validation.comparisons) {
         const Measurement& run = row.measured;

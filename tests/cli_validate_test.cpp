@@ -30,7 +30,7 @@ TEST_CASE("one set of published results: verdicts first, lines of 80 columns, th
     CHECK(text.status == 0);
     CHECK(text.err.empty());
     CHECK(contains(text.out, "Verdicts: "));
-    CHECK(text.out.find("Verdicts: ") < text.out.find("Errors by method"));
+    CHECK(text.out.find("Verdicts: ") < text.out.find("Errors of memory by method"));
     CHECK(contains(text.out, "stack-6-total"));
     for (const std::string& line : lines_of(text.out)) CHECK(line.size() <= 80);
 
@@ -39,8 +39,8 @@ TEST_CASE("one set of published results: verdicts first, lines of 80 columns, th
     CHECK(json["verdicts"]["refused_though_it_ran"] == 0);
     CHECK(json["verdicts"]["said_fits_and_failed"] == 0);
     std::size_t figures = 0;
-    for (const Json& summary : json["by_method"]) figures += summary["figures"].get<std::size_t>();
-    CHECK(json["overall"]["figures"] == figures);
+    for (const Json& summary : json["memory"]["by_method"]) figures += summary["figures"].get<std::size_t>();
+    CHECK(json["memory"]["overall"]["figures"] == figures);
     for (const Json& group : json["not_expressed"]) {
         CHECK_FALSE(group["reason"].get<std::string>().empty());
         CHECK_FALSE(group["ids"].empty());
@@ -48,6 +48,26 @@ TEST_CASE("one set of published results: verdicts first, lines of 80 columns, th
     const Outcome csv = run_headroom({"validate", "--source", "upipe", "--format", "csv"});
     CHECK(lines_of(csv.out).size() == json["comparisons"].size() + 1);
     CHECK(contains(lines_of(csv.out)[0], "id,set,source,"));
+}
+
+TEST_CASE("times are compared in the unit they were measured in, with the interval that was predicted") {
+    // One context-parallel group of four on eight GPUs: two sequences a step. 64K * 2 / 8 GPUs / 2 s = 8,192 tokens/s.
+    const TemporaryDirectory scratch;
+    const std::string path = scratch.write("runs.csv",
+                                           "method,context,gpus,ulysses,step_s,tgs,tokens_per_s\n"
+                                           "ulysses,64K,8,4,2,8192,65536\n");
+    const Json rows =
+        Json::parse(run_headroom({"validate", "--measurements", path, "--format", "json"}).out)["comparisons"];
+    REQUIRE(rows.size() == 3);
+    const double seconds = rows[0]["predicted"];
+    CHECK(seconds > 0.1);
+    CHECK(rows[1]["predicted"].get<double>() == doctest::Approx(65536 / 4 / seconds));
+    CHECK(rows[2]["predicted"].get<double>() == doctest::Approx(65536 * 2 / seconds));
+    CHECK(rows[0]["interval_low"] < rows[0]["predicted"]);
+    CHECK(rows[1]["interval_low"] < rows[1]["predicted"]);
+    CHECK(rows[1]["interval_high"] > rows[1]["predicted"]);
+    // A step that is too long is a rate that is too low.
+    CHECK((rows[0]["error_percent"] > 0) == (rows[1]["error_percent"] < 0));
 }
 
 TEST_CASE("only some methods") {

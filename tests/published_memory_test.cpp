@@ -23,21 +23,6 @@ const KnownWrong known_wrong[]{
     {"hf-ul-4-128K-mem",
      "66 of 76 GiB predicted, 81 GB wanted: the published figures have 14 bytes a parameter more on "
      "the GPU than optimizer offload leaves there"},
-    {"arctic-20-max",
-     "30 GB outside the allocator: an all-to-all buffer of 469 MB for each of 63 peers, 56 of them on "
-     "other nodes"},
-    {"arctic-20-mem", "as arctic-20-max"},
-    {"arctic-22-max",
-     "2.6 % too much: an untiled MLP counts 6 FFN-wide tensors, Liger's SwiGLU has 4; and a copy of "
-     "the attention output is counted on a single GPU"},
-    {"arctic-22-mem", "as arctic-22-max"},
-    {"arctic-23-max", "8 % too much: as arctic-22-max"},
-    {"arctic-23-mem", "as arctic-22-max"},
-    {"trl-Qwen3-0.6B-4M-8-t",
-     "95 GiB predicted, 73.7 GB shown: K and V are gathered for all query heads, upstream "
-     "gathers KV heads"},
-    {"trl-Qwen3-0.6B-4M-8-mem", "as trl-Qwen3-0.6B-4M-8-t"},
-    {"trl-Qwen3-8B-4M-32-t", "104 GiB predicted: as trl-Qwen3-0.6B-4M-8-t, over 32 ranks"},
 };
 
 const KnownWrong* known(const std::string& id) {
@@ -150,19 +135,30 @@ TEST_CASE("whole steps on two H200: allocated within 0.1 %, reserved within 5 %,
     CHECK(used == 3);
 }
 
-TEST_CASE("ZeRO-3 without sequence parallelism, 64K to 256K on H200 and B200: within 5 %") {
-    // stas00/ml-engineering. Below 64K the fixed part of DeepSpeed's step decides, of which we miss about 5 GiB: the
-    // bound there is the error that is measured now, not an aim.
+TEST_CASE("ZeRO-3 without sequence parallelism, 8K to 256K on H200 and B200: the slope is right, 5 GiB are missing") {
+    // stas00/ml-engineering, reserved. From 8K to 256K 108.2 GiB more were seen; what is short is about the same at
+    // every length, so it is a fixed part of DeepSpeed's step that we do not know. The bounds are what is measured now.
+    const Comparison& shortest = row("mleng-h200-8K-peak_memory_gib");
+    const Comparison& longest = row("mleng-h200-256K-peak_memory_gib");
+    CHECK(std::abs(percent(*longest.predicted - *shortest.predicted, 124.5 - 16.3)) < 3);
     for (const char* id :
-         {"mleng-h200-64K-peak_memory_gib", "mleng-h200-128K-peak_memory_gib", "mleng-h200-192K-peak_memory_gib",
-          "mleng-h200-256K-peak_memory_gib", "mleng-b200-64K-peak_memory_gib", "mleng-b200-192K-peak_memory_gib"}) {
-        CAPTURE(id);
-        CHECK(std::abs(*row(id).error_percent) < 5);
+         {"mleng-h200-8K-peak_memory_gib", "mleng-b200-32K-peak_memory_gib", "mleng-h200-64K-peak_memory_gib",
+          "mleng-h200-128K-peak_memory_gib", "mleng-h200-192K-peak_memory_gib", "mleng-h200-256K-peak_memory_gib"}) {
+        const double missing = *row(id).measured.value - *row(id).predicted;
+        MESSAGE("outside 5 %: ", id, " short by ", missing, " GiB, ", *row(id).error_percent, " %");
+        CHECK(missing > 4);
+        CHECK(missing < 7);
     }
-    MESSAGE("outside 5 %: 8K ", *row("mleng-h200-8K-peak_memory_gib").error_percent, " %, 32K ",
-            *row("mleng-b200-32K-peak_memory_gib").error_percent, " %");
-    CHECK(std::abs(*row("mleng-h200-8K-peak_memory_gib").error_percent) < 35);
-    CHECK(std::abs(*row("mleng-b200-32K-peak_memory_gib").error_percent) < 20);
+}
+
+TEST_CASE("ALST recipes on H100 and H200: in use within 10 %, the last rung within 13 %") {
+    for (const char* id : {"arctic-14-mem", "arctic-15-mem", "arctic-19-mem", "arctic-20-mem", "arctic-21-mem",
+                           "arctic-22-mem", "arctic-23-mem"}) {
+        CAPTURE(id);
+        CHECK(std::abs(*row(id).error_percent) < 10);
+    }
+    MESSAGE("outside 10 %: arctic-24-mem ", *row("arctic-24-mem").error_percent, " %");
+    CHECK(std::abs(*row("arctic-24-mem").error_percent) < 13);
 }
 
 TEST_CASE("host memory of offloaded checkpoints: 915 GiB a node for 70B at 3M over four nodes") {

@@ -5,12 +5,17 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <map>
+#include <memory>
 
+#include "configs/calibration.hpp"
 #include "configs/load.hpp"
 #include "configs/measurement.hpp"
+#include "models/training_step.hpp"
 #include "planner/commands/commands.hpp"
 #include "planner/commands/output.hpp"
 #include "reports/table.hpp"
+#include "simulator/step_time.hpp"
 
 namespace headroom {
 
@@ -51,6 +56,34 @@ std::vector<Method> methods_of(const Arguments& arguments) {
     }
     return methods;
 }
+
+/// Plays a step with the constants of the nearest calibration; nothing where there are none.
+class Timer {
+ public:
+    std::optional<PredictedStep> operator()(const Transformer& model, const Cluster& cluster, const Recipe& recipe) {
+        try {
+            build_training_step(make_workload(model, cluster, recipe), schedule_);
+            const StepTime step = predict_step(schedule_, calibration_of(cluster), topology(recipe, cluster),
+                                               recipe.attention_kernel, timeline_);
+            PredictedStep result{step.seconds, step.low, step.high, {}};
+            for (const std::string_view warning : step.warnings()) result.warnings.emplace_back(warning);
+            return result;
+        } catch (const Error&) {
+            return std::nullopt;
+        }
+    }
+
+ private:
+    const Calibration& calibration_of(const Cluster& cluster) {
+        const auto [found, fresh] = calibrations_.try_emplace(cluster.name);
+        if (fresh) found->second = calibration_for(cluster);
+        return found->second;
+    }
+
+    Schedule schedule_;
+    Timeline timeline_;
+    std::map<std::string, Calibration> calibrations_;
+};
 
 MeasurementFile read_input(const Arguments& arguments) {
     const auto source = arguments.get("source");
@@ -99,7 +132,11 @@ ExitCode validate_command(const Words& words) {
     if (input.measurements.empty()) {
         throw Error("no result is left to compare with", arguments.has("measurements") ? "--measurements" : "--method");
     }
-    Validation validation = validate(input.measurements);
+    const auto timer = std::make_shared<Timer>();
+    Validation validation =
+        validate(input.measurements, [timer](const Transformer& model, const Cluster& cluster, const Recipe& recipe) {
+            return (*timer)(model, cluster, recipe);
+        });
     validation.warnings = input.warnings;
     switch (output.format) {
         case Format::text:
