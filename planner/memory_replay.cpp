@@ -280,4 +280,48 @@ std::vector<LiveTensors> MemoryReplay::alive_at(const Schedule& schedule, const 
     return parts;
 }
 
+std::vector<LiveTensors> MemoryReplay::host_peaks(const Schedule& schedule) const {
+    struct Held {
+        std::size_t part = 0;
+        std::int64_t bytes = 0;
+    };
+    std::vector<Held> held(schedule.tensors);
+    std::vector<LiveTensors> parts;
+    std::vector<std::int64_t> now;
+    const auto part_of = [&](const Event& event) {
+        for (std::size_t i = 0; i < parts.size(); ++i) {
+            if (parts[i].place == event.place && std::strcmp(parts[i].name, event.name) == 0) return i;
+        }
+        parts.push_back({event.name, event.group, event.place, {}});
+        now.push_back(0);
+        return parts.size() - 1;
+    };
+    std::vector<char> on_host(schedule.tensors, 0);
+    std::vector<const Event*> events;  // of one repetition, on the host
+    for (const Segment& segment : schedule.segments) {
+        events.clear();
+        for_each_written(schedule, segment, [&](const Event& event, std::int64_t) {
+            if (event.kind == EventKind::allocate) on_host[event.id] = event.place != Place::device;
+            if (event.kind <= EventKind::release && on_host[event.id]) events.push_back(&event);
+        });
+        for (std::uint32_t repetition = 0; repetition < segment.repeat; ++repetition) {
+            for (const Event* event : events) {
+                if (event->kind == EventKind::release) {
+                    now[held[event->id].part] -= held[event->id].bytes;
+                    continue;
+                }
+                const bool rounded = event->place == Place::host_pinned && rounds_pinned(event->group);
+                const std::size_t part = part_of(*event);
+                held[event->id] = {part, rounded ? std::int64_t{1} << size_class(event->bytes) : event->bytes};
+                now[part] += held[event->id].bytes;
+                parts[part].bytes.value = std::max(parts[part].bytes.value, now[part]);
+            }
+        }
+    }
+    std::erase_if(parts, [](const LiveTensors& part) { return part.bytes.value == 0; });
+    std::stable_sort(parts.begin(), parts.end(),
+                     [](const LiveTensors& a, const LiveTensors& b) { return a.bytes > b.bytes; });
+    return parts;
+}
+
 }  // namespace headroom

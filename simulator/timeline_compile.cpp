@@ -16,6 +16,7 @@ struct Timeline::Compiler {
         range.first = static_cast<std::uint32_t>(to.steps_.size());
         range.repeat = repeat;
         steps(first, last, phase);
+        range.ends_in = phase;
         range.last = static_cast<std::uint32_t>(to.steps_.size());
         return range;
     }
@@ -35,26 +36,27 @@ struct Timeline::Compiler {
                     i += event.id;
                     break;
                 case EventKind::call:
-                    step(Kind::call, event);
+                    step(Kind::call, event, phase);
+                    phase = to.routines_[event.id].ends_in;
                     break;
                 case EventKind::record: {
                     const bool joins = i + 1 < last && schedule.events[i + 1].kind == EventKind::wait &&
                                        schedule.events[i + 1].id == event.id;
-                    Step& made = step(joins ? Kind::join : Kind::record, event);
+                    Step& made = step(joins ? Kind::join : Kind::record, event, phase);
                     if (!joins) break;
                     made.joined = event.stream;
                     made.stream = schedule.events[++i].stream;
                     break;
                 }
                 case EventKind::wait:
-                    step(Kind::wait, event);
+                    step(Kind::wait, event, phase);
                     to.keeps_syncs_ = true;
                     break;
                 case EventKind::host_wait:
-                    step(Kind::host_wait, event);
+                    step(Kind::host_wait, event, phase);
                     break;
                 case EventKind::host_work:
-                    cost(step(Kind::host_work, event), event, phase);
+                    cost(step(Kind::host_work, event, phase), event, phase);
                     break;
                 case EventKind::gemm:
                 case EventKind::attention:
@@ -67,18 +69,19 @@ struct Timeline::Compiler {
         }
     }
 
-    Step& step(Kind kind, const Event& event) const {
+    Step& step(Kind kind, const Event& event, Phase phase) const {
         Step& made = to.steps_.emplace_back();
         made.kind = kind;
         made.name = event.name;
         made.sync = event.id;
         made.stream = event.stream;
+        made.phase = phase;
         return made;
     }
 
     void loop(const Event& event, std::uint32_t body, Phase& phase) const {
         const auto number = static_cast<std::uint32_t>(to.loops_.size());
-        step(Kind::loop, event).sync = number;
+        step(Kind::loop, event, phase).sync = number;
         to.loops_.emplace_back();
         to.loops_[number] = range(body, body + event.id, static_cast<std::uint32_t>(event.bytes), phase);
     }
@@ -93,7 +96,7 @@ struct Timeline::Compiler {
     }
 
     void run(const Event& event, Phase phase) const {
-        Step& made = step(Kind::run, event);
+        Step& made = step(Kind::run, event, phase);
         cost(made, event, phase);
         if (event.kind == EventKind::collective) {
             made.collective = true;
