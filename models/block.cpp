@@ -31,7 +31,7 @@ std::int64_t kept_widths(const Step& step, bool keep) {
 }
 
 void mlp_gemms(Step& step, const Tiles& tiles) {
-    const Transformer& model = step.work.model;
+    const TransformerShape& model = step.work.model;
     step.to.gemm("MLP in", tiles.tokens, model.ffn, model.hidden, tiles.count * wide_matrices(step.work));
     step.to.gemm("MLP out", tiles.tokens, model.hidden, model.ffn, tiles.count);
 }
@@ -80,7 +80,7 @@ TensorId mlp_forward(Step& step, BlockKept& kept, bool keep) {
 
 TensorId mlp_backward(Step& step, BlockKept& kept) {
     const Workload& work = step.work;
-    const Transformer& model = work.model;
+    const TransformerShape& model = work.model;
     const Tiles tiles = mlp_tiles(work);
     const Bytes wide = ffn_wide(work, tiles.tokens);
     const std::int64_t matrix = model.hidden * model.ffn;

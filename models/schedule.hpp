@@ -232,12 +232,21 @@ class Builder {
     /// The stream whose memory pool new device tensors come from, and whose kernels are launched.
     void use(Stream stream) { stream_ = stream; }
 
-    TensorId allocate(const char* name, Group group, Bytes bytes, Place place = Place::device);
+    TensorId allocate(const char* name, Group group, Bytes bytes, Place place = Place::device) {
+        return allocate_again(reserve(), name, group, bytes, place);
+    }
     /// One more tensor under an existing id, as a repeated segment does; a release then frees the youngest.
-    TensorId allocate_again(TensorId id, const char* name, Group group, Bytes bytes, Place place = Place::device);
+    TensorId allocate_again(TensorId id, const char* name, Group group, Bytes bytes, Place place = Place::device) {
+        Event& event = append(EventKind::allocate, name);
+        event.group = group;
+        event.place = place;
+        event.id = id;
+        event.bytes = bytes.value;
+        return id;
+    }
     /// An id for allocate_again.
     TensorId reserve() { return schedule_.tensors++; }
-    void release(TensorId tensor);
+    void release(TensorId tensor) { append(EventKind::release, "").id = tensor; }
     template <class... Ids>
     void release(TensorId first, Ids... rest) {
         release(first);
@@ -266,7 +275,14 @@ class Builder {
     void host_work(const char* name, HostWork::Kind kind, std::int64_t amount);
 
  private:
-    Event& append(EventKind kind, const char* name);
+    Event& append(EventKind kind, const char* name) {
+        Event& event = schedule_.events.emplace_back();
+        event.kind = kind;
+        event.stream = stream_;
+        event.group = Group::workspace;
+        event.name = name;
+        return event;
+    }
 
     Schedule& schedule_;
     Stream stream_ = Stream::compute;

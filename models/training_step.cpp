@@ -91,7 +91,7 @@ class TrainingStep {
     void offload_input();
     void restore_input();
 
-    Workload work_;
+    const Workload& work_;
     Traits traits_;
     StateBytes states_;
     Builder to_;

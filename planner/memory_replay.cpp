@@ -52,26 +52,19 @@ void MemoryReplay::Peaks::raise_to(const Peaks& inner, const DeviceBytes& base, 
     at.call = call;
 }
 
-void MemoryReplay::apply(const Event& event) {
-    Slot& slot = slots_[event.id];
-    std::int64_t sign = -1;
-    if (event.kind == EventKind::allocate) {
-        sign = 1;
-        slot.bytes = event.place == Place::device ? round_up(event.bytes, allocation_unit) : event.bytes;
-        slot.group = event.group;
-        slot.place = event.place;
-    }
-    const std::int64_t change = sign * slot.bytes;
+/// One tensor more (times = 1) or less (-1) of the slot's kind.
+inline void MemoryReplay::count(const Slot& slot, std::int64_t times) {
+    const std::int64_t change = times * slot.bytes;
     if (slot.place == Place::device) {
         device_.all += change;
-        if (is_activation(slot.group)) device_.activations += change;
+        device_.activations += is_activation(slot.group) ? change : 0;
         return;
     }
     host_touched_ = true;
     if (slot.place == Place::host_pageable) {
         host_.pageable += change;
     } else if (rounds_pinned(slot.group)) {
-        host_.pinned_blocks[size_class(slot.bytes)] += static_cast<std::int32_t>(sign);
+        host_.pinned_blocks[size_class(slot.bytes)] += static_cast<std::int32_t>(times);
     } else {
         host_.pinned_exact += change;
     }
@@ -84,9 +77,13 @@ void MemoryReplay::read_events(const Schedule& schedule, std::uint32_t first, st
         const Event& event = schedule.events[i];
         if (event.kind > EventKind::call) continue;
         if (event.kind == EventKind::release) {
-            apply(event);
+            count(slots_[event.id], -1);
         } else if (event.kind == EventKind::allocate) {
-            apply(event);
+            Slot& slot = slots_[event.id];
+            slot.bytes = event.place == Place::device ? round_up(event.bytes, allocation_unit) : event.bytes;
+            slot.group = event.group;
+            slot.place = event.place;
+            count(slot, 1);
             if (event.place != Place::device) {
                 host_peak_.raise_to(host_);
                 continue;

@@ -103,7 +103,7 @@ class MemoryReplay {
     void read_events(const Schedule& schedule, std::uint32_t first, std::uint32_t last, Phase& phase, Peaks& peaks);
     void call(const Schedule& schedule, std::uint32_t at, Phase& phase, Peaks& peaks);
     void learn(const Schedule& schedule, const Routine& routine, Phase phase, Effect& effect);
-    void apply(const Event& event);
+    void count(const Slot& slot, std::int64_t times);
 
     std::vector<Slot> slots_;
     std::vector<Effect> effects_;  ///< by RoutineId

@@ -222,9 +222,11 @@ CostMemo::Key CostMemo::key_of(const Event& event, Phase phase) {
 const OpCost& CostMemo::lookup(const Event& event, Phase phase, const Calibration& calibration,
                                const Topology& topology, AttentionKernel kernel) {
     const Key key = key_of(event, phase);
-    std::uint64_t hash = 0;
-    for (const std::uint64_t part : key.words) hash = (hash ^ part) * 0x9E3779B97F4A7C15U;
-    Slot& slot = slots_[(hash >> 32) & (memo_slots - 1)];
+    // Products that do not wait for each other; only the high half of one depends on all bits of its word.
+    const std::uint64_t hash = (key.words[0] * 0x9E3779B97F4A7C15U) ^ (key.words[1] * 0xC2B2AE3D27D4EB4FU) ^
+                               (key.words[2] * 0x165667B19E3779F9U) ^ (key.words[3] * 0xD6E8FEB86659FD93U) ^
+                               (key.words[4] * 0xA0761D6478BD642FU);
+    Slot& slot = slots_[(hash >> 40) & (memo_slots - 1)];
     if (slot.generation != generation_ || slot.key != key) {
         slot = {key, cost_of(event, phase, calibration, topology, kernel), generation_};
     }

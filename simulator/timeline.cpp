@@ -28,6 +28,8 @@ const Playback& Timeline::play_again(const PlayOptions& options) {
     for (auto& recent : collectives_) recent.written = 0;
     collectives_until_ = 0;
     compute_.written = 0;
+    passages_.resize(routines_.size());
+    for (Passage& passage : passages_) passage.known = false;
     options_ = options;
     result_ = {};
     result_.domain = domain_;
@@ -48,26 +50,23 @@ void Timeline::play_range(const Range& range, std::size_t depth) {
     const std::uint32_t repeat = range.repeat;
     const Step* first = steps_.data() + range.first;
     const Step* last = steps_.data() + range.last;
-    const bool may_skip = !options_.every_repetition && options_.slices == nullptr;
     const double outer_one_back = one_back_;
-    std::vector<double>& state = state_[depth];
-    std::vector<double>& state_before = state_before_[depth];
+    Snapshot& state = state_[depth];
+    Snapshot& state_before = state_before_[depth];
     Playback before;
     double done_before = 0;
-    state_before.clear();
+    state_before.size = 0;
     for (std::uint32_t i = 0; i < repeat; ++i) {
         if (depth == 0) repetition_ = i;
         const double begun = compute_done_;
         if (depth == 0 || i > 0) host_ = std::max(host_, one_back_);
         play_once(first, last);
         one_back_ = begun;
-        if (!may_skip || repeat < 3) continue;
+        if (!may_skip() || repeat < 3) continue;
 
-        snapshot(range, state);
-        const double tolerance = 1e-12 * std::max(1.0, compute_done_);
-        const bool steady = state.size() == state_before.size() &&
-                            std::equal(state.begin(), state.end(), state_before.begin(),
-                                       [=](double a, double b) { return std::abs(a - b) <= tolerance; });
+        snapshot(state);
+        add_carried(range, state);
+        const bool steady = state.alike(state_before, tolerance());
         if (steady) {
             const std::uint32_t rest = repeat - 1 - i;
             for (std::size_t c = 0; c < cost_class_count; ++c) {
@@ -77,7 +76,7 @@ void Timeline::play_range(const Range& range, std::size_t depth) {
             skip(range, rest, compute_done_ - done_before);
             break;
         }
-        state.swap(state_before);
+        std::swap(state, state_before);
         before = result_;
         done_before = compute_done_;
     }
@@ -98,11 +97,9 @@ void Timeline::play_once(const Step* first, const Step* last) {
                 if (joined.end > ready.end) ready = joined;
                 break;
             }
-            case Kind::call: {
-                const Range& routine = routines_[step->sync];
-                play_once(steps_.data() + routine.first, steps_.data() + routine.last);
+            case Kind::call:
+                play_call(step->sync);
                 break;
-            }
             case Kind::record:
                 syncs_[step->sync] = ready;
                 break;

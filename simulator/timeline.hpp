@@ -89,6 +89,7 @@ class Timeline {
         CostClass cost_class;
         Link link;
         Beside beside;
+        Interval moved(double by) const { return {start + by, end + by, carries_from + by, cost_class, link, beside}; }
     };
     /// The latest intervals of a stream, oldest overwritten.
     template <std::size_t Capacity>
@@ -97,6 +98,7 @@ class Timeline {
         std::size_t written = 0;
         void push(const Interval& interval) { ring[written++ % Capacity] = interval; }
         std::size_t size() const { return written < Capacity ? written : Capacity; }
+        const Interval& newest(std::size_t back) const { return ring[(written - 1 - back) % Capacity]; }
         Interval& newest(std::size_t back) { return ring[(written - 1 - back) % Capacity]; }
     };
 
@@ -109,12 +111,41 @@ class Timeline {
         std::uint32_t carried = 0, recorded = 0, end = 0;
     };
 
+    /// The state as far as what follows can see it, relative to the end of the compute stream.
+    struct Snapshot {
+        std::vector<double> values;
+        std::size_t size = 0;
+        bool alike(const Snapshot& other, double tolerance) const;
+    };
+    /// A call of a routine as it was played: from the same start it goes the same way.
+    struct Passage {
+        bool known = false;
+        Snapshot start;
+        double begun = 0;  ///< end of the compute stream then; what follows is afterwards
+        double host = 0, compute_done = 0, collectives_until = 0;
+        Moment host_released;
+        bool host_waited = false;
+        std::array<Moment, stream_count> ready;
+        std::array<std::vector<Interval>, stream_count> collectives;
+        std::vector<Interval> compute;
+        std::array<double, cost_class_count> exposed{};
+        double ring_under_attention = 0;
+    };
+    /// Shorter routines are played in less time than their start is compared.
+    static constexpr std::uint32_t shortest_passage = 64;
+
     struct Compiler;
     void find_syncs(Range& range);
     void list_syncs(std::uint32_t first, std::uint32_t last);
-    void total_work(const Range& range, double times);
+    void total_work();
+    void add_work(const Range& range, double times);
     void play_range(const Range& range, std::size_t depth);
     void play_once(const Step* first, const Step* last);
+    void play_call(std::uint32_t routine);
+    void remember(Passage& passage, const Playback& before) const;
+    void pass_again(const Passage& passage);
+    bool may_skip() const { return !options_.every_repetition && options_.slices == nullptr; }
+    double tolerance() const;
     void run(const Step& step);
     void note(const Step& step, Slice::Kind kind, Stream stream, const char* name, double start, double duration) {
         if (options_.slices == nullptr) return;
@@ -127,7 +158,8 @@ class Timeline {
     void take_from_compute(const Step& step, double start, double end);
     void explain(double from, double to, const Moment& ready);
     void credit(double from, double to, const Moment& moment);
-    void snapshot(const Range& range, std::vector<double>& state) const;
+    void snapshot(Snapshot& state) const;
+    void add_carried(const Range& range, Snapshot& state) const;
     void skip(const Range& range, std::uint32_t repetitions, double period);
     double share_taken(Beside beside, CostClass collective) const;
 
@@ -136,6 +168,7 @@ class Timeline {
     std::vector<Range> segments_;
     std::vector<Range> loops_;
     std::vector<Range> routines_;
+    std::vector<double> calls_;  ///< of each routine in a step
     /// Some sync is waited for elsewhere than right behind its record. Nothing of the following is needed otherwise.
     bool keeps_syncs_ = false;
     std::vector<std::uint32_t> syncs_of_;     ///< of the ranges
@@ -163,7 +196,9 @@ class Timeline {
     Playback result_;
 
     static constexpr std::size_t depths = 2;  ///< segments, and loops in them
-    std::array<std::vector<double>, depths> state_, state_before_;
+    std::array<Snapshot, depths> state_, state_before_;
+    std::vector<Passage> passages_;  ///< the last of each routine
+    Snapshot start_;
 };
 
 }  // namespace headroom

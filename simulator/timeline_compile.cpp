@@ -122,7 +122,6 @@ const Playback& Timeline::play(const Schedule& schedule, const Calibration& cali
     syncs_of_.clear();
     keeps_syncs_ = false;
     domain_ = 0;
-    busy_ = exposed_ = {};
     after_wait_ = calibration.host.after_wait.value;
     collective_share_ = calibration.collective_share.value;
 
@@ -132,8 +131,8 @@ const Playback& Timeline::play(const Schedule& schedule, const Calibration& cali
     }
     for (const Segment& segment : schedule.segments) {
         segments_.push_back(compiler.range(segment.first, segment.last, segment.repeat, segment.phase));
-        total_work(segments_.back(), segment.repeat);
     }
+    total_work();
     recorded_in_.assign(keeps_syncs_ ? schedule.syncs : 0, 0);
     marks_ = 0;
     if (keeps_syncs_) {
@@ -143,15 +142,22 @@ const Playback& Timeline::play(const Schedule& schedule, const Calibration& cali
     return play_again(options);
 }
 
-void Timeline::total_work(const Range& range, double times) {
+void Timeline::total_work() {
+    busy_ = exposed_ = {};
+    calls_.assign(routines_.size(), 0);
+    for (const Range& segment : segments_) add_work(segment, segment.repeat);
+    for (std::size_t i = 0; i < routines_.size(); ++i) add_work(routines_[i], calls_[i]);
+}
+
+void Timeline::add_work(const Range& range, double times) {
     for (std::uint32_t i = range.first; i < range.last; ++i) {
         const Step& step = steps_[i];
         if (step.kind == Kind::loop) {
             const Range& loop = loops_[step.sync];
-            total_work(loop, times * loop.repeat);
+            add_work(loop, times * loop.repeat);
             i = loop.last - 1;
         } else if (step.kind == Kind::call) {
-            total_work(routines_[step.sync], times);
+            calls_[step.sync] += times;
         } else {
             const auto cost_class = static_cast<std::size_t>(step.cost_class);
             busy_[cost_class] += times * step.seconds;

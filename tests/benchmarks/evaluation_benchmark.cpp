@@ -2,6 +2,9 @@
 // How fast one recipe is evaluated, whole and by stage: schedule, bytes, seconds.
 #include <benchmark/benchmark.h>
 
+#include <cstdint>
+#include <fstream>
+
 #include "configs/calibration.hpp"
 #include "configs/load.hpp"
 #include "models/training_step.hpp"
@@ -66,6 +69,50 @@ void play_timeline(benchmark::State& state, Method method) {
     state.counters["played"] = static_cast<double>(playback.events_played);
 }
 
+/// Recipe to verdict and step time, as a sweep does it.
+void evaluate(benchmark::State& state, Method method) {
+    const Bench bench(method);
+    Evaluator evaluator;
+    for (auto _ : state) {
+        const Evaluation found = evaluator.evaluate(bench.model, bench.cluster, bench.recipe(), bench.calibration);
+        benchmark::DoNotOptimize(found.step.seconds);
+    }
+    state.counters["evaluations/s"] =
+        benchmark::Counter(static_cast<double>(state.iterations()), benchmark::Counter::kIsRate);
+}
+
+std::int64_t resident_bytes() {
+    std::int64_t size = 0, resident = 0;
+    std::ifstream("/proc/self/statm") >> size >> resident;
+    return resident * 4096;
+}
+
+/// 100,000 recipes that differ in method, context, stages and chunks: storage must not grow with their number.
+void sweep(benchmark::State& state) {
+    const Transformer model = load_model("llama3-8b");
+    const Cluster cluster = load_cluster("h100-sxm-80gb");
+    const Calibration calibration = calibration_for(cluster);
+    constexpr Method methods[]{Method::ulysses, Method::upipe, Method::ring, Method::native, Method::usp, Method::fpdt};
+    for (auto _ : state) {
+        Evaluator evaluator;
+        std::int64_t before = 0, fitting = 0;
+        for (std::int64_t i = 0; i < 100'000; ++i) {
+            if (i == 1'000) before = resident_bytes();
+            Settings said;
+            said.method = methods[i % 6];
+            said.context = Tokens{(1 + i / 6 % 24) * 128 * kibi};
+            if (said.method == Method::upipe) said.heads_per_stage = 8 << (i / 6 % 3);
+            if (said.method == Method::fpdt) said.chunk_tokens = Tokens{128 * kibi};
+            const Recipe recipe = resolve(said, published_recipe(*said.method), model, cluster);
+            fitting += evaluator.evaluate(model, cluster, recipe, calibration).memory.fits() ? 1 : 0;
+        }
+        state.counters["fitting"] = static_cast<double>(fitting);
+        state.counters["grown_bytes"] = static_cast<double>(resident_bytes() - before);
+    }
+    state.counters["evaluations/s"] =
+        benchmark::Counter(1e5 * static_cast<double>(state.iterations()), benchmark::Counter::kIsRate);
+}
+
 #define BENCHMARK_OF_METHODS(stage)                                                    \
     BENCHMARK_CAPTURE(stage, native, Method::native)->Unit(benchmark::kMicrosecond);   \
     BENCHMARK_CAPTURE(stage, ring, Method::ring)->Unit(benchmark::kMicrosecond);       \
@@ -78,6 +125,8 @@ BENCHMARK_OF_METHODS(resolve_recipe);
 BENCHMARK_OF_METHODS(build_schedule);
 BENCHMARK_OF_METHODS(replay_memory);
 BENCHMARK_OF_METHODS(play_timeline);
+BENCHMARK_OF_METHODS(evaluate);
+BENCHMARK(sweep)->Unit(benchmark::kMillisecond)->Iterations(1);
 
 }  // namespace
 
