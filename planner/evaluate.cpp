@@ -29,8 +29,8 @@ Evaluation Evaluator::read(const Transformer& model, const Cluster& cluster, con
         const Bytes host = (profile.pinned_peak + profile.pageable_peak) * cluster.gpus_per_node;
         result.host_peak_per_node = std::max(result.host_peak_per_node, host);
         if (calibration == nullptr) continue;
-        const StepTime step =
-            predict_step(schedule, *calibration, topology(recipe, cluster), recipe.attention_kernel, timeline);
+        const StepTime step = predict_step(schedule, *calibration, topology(recipe, cluster), recipe.attention_kernel,
+                                           timeline, evaluation.step.seconds);
         if (step.seconds > evaluation.step.seconds) evaluation.step = step;
     }
     result.device_fits = result.device_peak <= cluster.device_memory - outside_bytes(cluster, recipe);

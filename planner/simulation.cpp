@@ -5,7 +5,6 @@
 #include <map>
 #include <string_view>
 
-#include "models/error.hpp"
 #include "models/training_step.hpp"
 #include "planner/evaluate.hpp"
 
@@ -67,17 +66,14 @@ void fill_operations(Simulation& simulation) {
 }  // namespace
 
 Simulation simulate(const Transformer& model, const Cluster& cluster, const Recipe& recipe, const TimeBasis& basis) {
-    if (!basis.calibration) {
-        throw Error(basis.missing.empty() ? "there are no constants" : basis.missing, "--calibration",
-                    "headroom plan tells about memory without them", ExitCode::failure);
-    }
-    check(*basis.calibration, recipe.attention_kernel);
+    const Calibration& calibration = basis.calibration.value();
+    check(calibration, recipe.attention_kernel);
 
     Simulation simulation;
     simulation.plan = make_plan(model, cluster, recipe, basis);
     build_training_step(make_workload(model, cluster, recipe, simulation.plan.step->role), simulation.schedule);
     Timeline timeline;
-    predict_step(simulation.schedule, *basis.calibration, topology(recipe, cluster), recipe.attention_kernel, timeline,
+    predict_step(simulation.schedule, calibration, topology(recipe, cluster), recipe.attention_kernel, timeline,
                  simulation.slices);
     fill_spans(simulation);
     fill_blocks(simulation);

@@ -46,7 +46,7 @@ struct Simulation {
     std::vector<OperationTime> operations;  ///< longest first
 };
 
-/// Throws Error where a plan would only warn that there is no step time.
+/// The basis must have a calibration. Throws Error where a plan would only warn that there is no step time.
 Simulation simulate(const Transformer& model, const Cluster& cluster, const Recipe& recipe, const TimeBasis& basis);
 
 /// The timeline with a track for each stream and counters for memory. Of the blocks only the first `blocks` of forward

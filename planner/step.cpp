@@ -78,7 +78,7 @@ StepPrediction predict(const Transformer& model, const Cluster& cluster, const R
     for (const RingRole role : ring_roles(recipe)) {
         build_training_step(make_workload(model, cluster, recipe, role), evaluator.schedule);
         StepTime time = predict_step(evaluator.schedule, calibration, topology(recipe, cluster),
-                                     recipe.attention_kernel, evaluator.timeline);
+                                     recipe.attention_kernel, evaluator.timeline, step.time.seconds);
         if (time.seconds <= step.time.seconds) continue;
         step.time = time;
         step.role = role;

@@ -217,19 +217,20 @@ void add_memory(Trace& trace, const Simulation& simulation, const Clock& clock) 
         std::int64_t bytes = 0;
     };
     MemoryCounters counters(trace, clock);
-    std::vector<Tensor> tensors(simulation.schedule.tensors);
+    std::vector<std::vector<Tensor>> tensors(simulation.schedule.tensors);  // by id, the youngest last
     auto slice = simulation.slices.begin();
     for (const Segment& segment : simulation.schedule.segments) {
         for (std::uint32_t repetition = 0; repetition < segment.repeat; ++repetition) {
             for_each_event(simulation.schedule, segment, [&](const Event& event) {
                 if (event.kind == EventKind::allocate) {
                     const bool device = event.place == Place::device;
-                    tensors[event.id] = {event.group, event.place,
-                                         device ? round_up(event.bytes, allocation_unit) : event.bytes};
-                    counters.change(event.group, event.place, tensors[event.id].bytes);
+                    tensors[event.id].push_back(
+                        {event.group, event.place, device ? round_up(event.bytes, allocation_unit) : event.bytes});
+                    counters.change(event.group, event.place, tensors[event.id].back().bytes);
                 } else if (event.kind == EventKind::release) {
-                    const Tensor& tensor = tensors[event.id];
+                    const Tensor& tensor = tensors[event.id].back();
                     counters.change(tensor.group, tensor.place, -tensor.bytes);
+                    tensors[event.id].pop_back();
                 } else if (event.kind >= EventKind::gemm && event.kind != EventKind::record &&
                            event.kind != EventKind::wait && event.kind != EventKind::host_wait) {
                     while (slice->kind == Slice::Kind::held_up) ++slice;

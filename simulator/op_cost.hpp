@@ -82,7 +82,8 @@ struct OpCost {
 OpCost cost_of(const Event& event, Phase phase, const Calibration& calibration, const Topology& topology,
                AttentionKernel kernel);
 
-/// Remembers costs by shape; a step asks for the same few dozen shapes thousands of times.
+/// Remembers the costs of products, attention and collectives by shape: a step asks for the same few dozen again and
+/// again.
 class CostMemo {
  public:
     void clear();
@@ -106,6 +107,7 @@ class CostMemo {
     };
     static Key key_of(const Event& event, Phase phase);
 
+    OpCost direct_;
     std::vector<Slot> slots_;
     std::uint32_t generation_ = 0;
 };

@@ -24,10 +24,10 @@ struct Command {
 };
 
 inline constexpr std::array commands{
-    Command{"plan", "does one configuration fit, what takes the memory, how long is a step", plan_command},
+    Command{"plan", "does one configuration fit, with what memory and step time", plan_command},
     Command{"max-context", "per method: the longest context, what stops it, and its step time", max_context_command},
     Command{"simulate", "where the time of one step goes, and its timeline", simulate_command},
-    Command{"show", "models, clusters, calibrations, recipes and methods that are built in", show_command},
+    Command{"show", "what is built in: models, clusters, calibrations, recipes", show_command},
 };
 
 }  // namespace headroom
