@@ -7,6 +7,7 @@
 #include <mutex>
 
 #include "configs/builtin_data.hpp"
+#include "configs/inline.hpp"
 #include "configs/load.hpp"
 #include "configs/reader.hpp"
 #include "configs/recipe_text.hpp"
@@ -40,8 +41,9 @@ void apply(Settings& settings, const Value& map, std::map<std::string, std::stri
     }
 }
 
-Settings read_recipe(const std::string& text, const std::string& file) {
-    const Value root = parse_yaml(text, file);
+}  // namespace
+
+Settings read_recipe(const Value& root) {
     if (!root.is_map()) {
         throw Error(fmt::format("a recipe must be a map of keys, not {}", shown(root)), root.where(),
                     "begin with for example 'method: upipe'");
@@ -52,8 +54,6 @@ Settings read_recipe(const std::string& text, const std::string& file) {
     return settings;
 }
 
-}  // namespace
-
 Settings published_recipe(Method method) {
     // Sweeps ask for the same six again and again.
     static std::array<std::once_flag, method_names.size()> parsed;
@@ -61,12 +61,13 @@ Settings published_recipe(Method method) {
     const auto index = static_cast<std::size_t>(method);
     std::call_once(parsed[index], [&] {
         const std::string name(to_string(method));
-        recipes[index] = read_recipe(std::string(builtin_text("recipes", name).value()), "recipes/" + name + ".yaml");
+        const std::string text(builtin_text("recipes", name).value());
+        recipes[index] = read_recipe(parse_yaml(text, "recipes/" + name + ".yaml"));
     });
     return recipes[index];
 }
 
-Settings load_recipe(const std::string& path) { return read_recipe(read_text_file(path), path); }
+Settings load_recipe(const std::string& path) { return read_recipe(parse_yaml(read_text_file(path), path)); }
 
 void set(Settings& settings, const std::string& assignment) {
     const std::size_t equals = assignment.find('=');

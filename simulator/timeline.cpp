@@ -31,6 +31,7 @@ const Playback& Timeline::play_again(const PlayOptions& options) {
     passages_.resize(routines_.size());
     for (Passage& passage : passages_) passage.known = false;
     options_ = options;
+    may_skip_ = !options.every_repetition && options.slices == nullptr;
     result_ = {};
     result_.domain = domain_;
     result_.busy = busy_;
@@ -62,7 +63,7 @@ void Timeline::play_range(const Range& range, std::size_t depth) {
         if (depth == 0 || i > 0) host_ = std::max(host_, one_back_);
         play_once(first, last);
         one_back_ = begun;
-        if (!may_skip() || repeat < 3) continue;
+        if (!may_skip_ || repeat < 3) continue;
 
         snapshot(state);
         add_carried(range, state);
@@ -89,7 +90,11 @@ void Timeline::play_once(const Step* first, const Step* last) {
         Moment& ready = ready_[index(step->stream)];
         switch (step->kind) {
             case Kind::run:
-                run(*step);
+                if (step->chain > 1 && may_skip_ && run_chain(*step)) {
+                    step += step->chain - 1;
+                } else {
+                    run(*step);
+                }
                 break;
             case Kind::join: {
                 const Moment& joined = ready_[index(step->joined)];
@@ -158,6 +163,30 @@ void Timeline::run(const Step& step) {
     }
 }
 
+/// Kernels that all start the moment the one before ends: the last is issued before the first can start, and no
+/// collective runs beside them.
+bool Timeline::run_chain(const Step& step) {
+    Moment& ready = ready_[compute];
+    const double start = ready.end;
+    if (host_waited_ || host_ + step.chain_launches > start || start < collectives_until_) return false;
+    host_ += step.chain_launches;
+    if (start > compute_done_) explain(compute_done_, start, ready);
+    const double end = start + step.chain_seconds;
+    extend_compute(step, start, end);
+    const Step& last = (&step)[step.chain - 1];
+    ready = {end, end - last.seconds, last.cost_class, (&last)[-1].cost_class};
+    return true;
+}
+
+void Timeline::extend_compute(const Step& step, double start, double end) {
+    if (compute_.written > 0 && compute_.newest(0).beside == step.beside && compute_.newest(0).end == start) {
+        compute_.newest(0).end = end;
+    } else {
+        compute_.push({start, end, start, step.cost_class, Link::none, step.beside});
+    }
+    compute_done_ = end;
+}
+
 void Timeline::run_on_compute(const Step& step, double issue, double least_end) {
     Moment& ready = ready_[compute];
     const CostClass before = issue > ready.end ? CostClass::host_gap : ready.cost_class;
@@ -170,12 +199,7 @@ void Timeline::run_on_compute(const Step& step, double issue, double least_end) 
         end = least_end;
     }
     note(step, Slice::Kind::op, step.stream, step.name, start, end - start);
-    if (compute_.written > 0 && compute_.newest(0).beside == step.beside && compute_.newest(0).end == start) {
-        compute_.newest(0).end = end;
-    } else {
-        compute_.push({start, end, start, step.cost_class, Link::none, step.beside});
-    }
-    compute_done_ = end;
+    extend_compute(step, start, end);
     ready = {end, start, step.cost_class, before};
 }
 

@@ -67,7 +67,10 @@ class Timeline {
     struct Step {
         double seconds = 0, launch = 0, later_launches = 0;
         const char* name = nullptr;
-        std::uint32_t sync = 0;  ///< or the number of the loop whose body follows, or of the routine
+        /// Of this kernel and those right behind it on the compute stream: with the host ahead they are one.
+        double chain_seconds = 0, chain_launches = 0;
+        std::uint32_t chain = 0;  ///< how many; 0 for all other steps
+        std::uint32_t sync = 0;   ///< or the number of the loop whose body follows, or of the routine
         Kind kind = Kind::run;
         Stream stream = Stream::compute;
         Stream joined = Stream::compute;  ///< a join: `stream` waits for what this one has so far
@@ -77,6 +80,7 @@ class Timeline {
         Link link = Link::none;
         bool blocks_host = false;
         bool collective = false;
+        bool ends_range = false;
     };
     /// A moment, and what the time before it was spent on: `cost_class` from `start`, `before` ahead of that.
     struct Moment {
@@ -137,6 +141,7 @@ class Timeline {
     struct Compiler;
     void find_syncs(Range& range);
     void list_syncs(std::uint32_t first, std::uint32_t last);
+    void find_chains();
     void total_work();
     void add_work(const Range& range, double times);
     void play_range(const Range& range, std::size_t depth);
@@ -144,14 +149,15 @@ class Timeline {
     void play_call(std::uint32_t routine);
     void remember(Passage& passage, const Playback& before) const;
     void pass_again(const Passage& passage);
-    bool may_skip() const { return !options_.every_repetition && options_.slices == nullptr; }
     double tolerance() const;
     void run(const Step& step);
+    bool run_chain(const Step& step);
     void note(const Step& step, Slice::Kind kind, Stream stream, const char* name, double start, double duration) {
         if (options_.slices == nullptr) return;
         options_.slices->push_back(
             {stream, step.cost_class, kind, step.phase, segment_, repetition_, name, start, duration});
     }
+    void extend_compute(const Step& step, double start, double end);
     void run_on_compute(const Step& step, double issue, double least_end);
     double run_elsewhere(const Step& step, double start);
     double stretched(const Step& step, double start);
@@ -193,6 +199,7 @@ class Timeline {
     Recent<32> compute_;
     double collective_share_ = 0;
     PlayOptions options_;
+    bool may_skip_ = true;
     Playback result_;
 
     static constexpr std::size_t depths = 2;  ///< segments, and loops in them

@@ -18,6 +18,7 @@ struct Timeline::Compiler {
         steps(first, last, phase);
         range.ends_in = phase;
         range.last = static_cast<std::uint32_t>(to.steps_.size());
+        if (range.last > range.first) to.steps_.back().ends_range = true;
         return range;
     }
 
@@ -132,6 +133,7 @@ const Playback& Timeline::play(const Schedule& schedule, const Calibration& cali
     for (const Segment& segment : schedule.segments) {
         segments_.push_back(compiler.range(segment.first, segment.last, segment.repeat, segment.phase));
     }
+    find_chains();
     total_work();
     recorded_in_.assign(keeps_syncs_ ? schedule.syncs : 0, 0);
     marks_ = 0;
@@ -140,6 +142,20 @@ const Playback& Timeline::play(const Schedule& schedule, const Calibration& cali
         for (Range& segment : segments_) find_syncs(segment);
     }
     return play_again(options);
+}
+
+void Timeline::find_chains() {
+    for (std::size_t i = steps_.size(); i-- > 0;) {
+        Step& step = steps_[i];
+        if (step.kind != Kind::run || step.stream != Stream::compute || step.beside != Beside::kernels) continue;
+        step.chain = 1;
+        step.chain_seconds = step.seconds;
+        step.chain_launches = step.launch + step.later_launches;
+        if (step.ends_range || steps_[i + 1].chain == 0) continue;
+        step.chain += steps_[i + 1].chain;
+        step.chain_seconds += steps_[i + 1].chain_seconds;
+        step.chain_launches += steps_[i + 1].chain_launches;
+    }
 }
 
 void Timeline::total_work() {

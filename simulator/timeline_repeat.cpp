@@ -64,7 +64,7 @@ void Timeline::play_call(std::uint32_t number) {
     const Range& routine = routines_[number];
     const Step* first = steps_.data() + routine.first;
     const Step* last = steps_.data() + routine.last;
-    if (!may_skip() || keeps_syncs_ || routine.last - routine.first < shortest_passage) return play_once(first, last);
+    if (!may_skip_ || keeps_syncs_ || routine.last - routine.first < shortest_passage) return play_once(first, last);
     snapshot(start_);
     Passage& passage = passages_[number];
     if (passage.known && start_.alike(passage.start, tolerance())) return pass_again(passage);

@@ -16,6 +16,7 @@ ExitCode plan_command(const Words& words);
 ExitCode max_context_command(const Words& words);
 ExitCode simulate_command(const Words& words);
 ExitCode show_command(const Words& words);
+ExitCode validate_command(const Words& words);
 
 struct Command {
     const char* name;
@@ -27,6 +28,7 @@ inline constexpr std::array commands{
     Command{"plan", "does one configuration fit, with what memory and step time", plan_command},
     Command{"max-context", "per method: the longest context, what stops it, and its step time", max_context_command},
     Command{"simulate", "where the time of one step goes, and its timeline", simulate_command},
+    Command{"validate", "predictions against measured results, published or yours", validate_command},
     Command{"show", "what is built in: models, clusters, calibrations, recipes", show_command},
 };
 
