@@ -143,8 +143,7 @@ void TrainingStep::write_routines() {
         TensorId output = no_tensor;
         if (checkpoints()) {
             if (traits_.megatron) output = to_.reserve();
-            block_forward(step_, kept, true);
-            block_output(step_, kept, true, output, Group::residual);
+            block_forward(step_, kept, true, output, Group::residual);
             to_.phase(Phase::backward);
         }
         block_backward(step_, kept, gradient_);
