@@ -49,30 +49,26 @@ std::vector<Batches> groups_of(const SearchSpace& space) {
     return groups;
 }
 
-/// The best of each family so far, and the speed that a candidate needs to matter.
+/// What each family has so far, and the speed that a candidate needs to matter.
 class Leaders {
  public:
-    Leaders(std::size_t families, std::size_t wanted) : best_(families), wanted_(wanted) {}
+    Leaders(std::size_t families, const SearchOptions& options)
+        : found_(families), wanted_(options.families), tie_(options.tie) {}
 
-    void offer(const Candidate& candidate) {
-        std::optional<Candidate>& leader = best_[candidate.family];
-        if (!leader || better(candidate, *leader)) leader = candidate;
-    }
+    void offer(const Candidate& candidate) { found_[candidate.family].push_back(candidate); }
 
+    /// Slower ones are neither among the best families nor a tie with the best of their own.
     double threshold(std::size_t family) const {
-        std::vector<double> speeds;
-        for (const auto& leader : best_) {
-            if (leader) speeds.push_back(leader->speed);
-        }
-        std::sort(speeds.rbegin(), speeds.rend());
-        const double asked = speeds.size() >= wanted_ ? speeds[wanted_ - 1] : 0;
-        return std::max(asked, best_[family] ? best_[family]->speed : 0);
+        const std::vector<Candidate> leaders = ranked();
+        double speed = leaders.size() >= wanted_ ? leaders.back().speed : 0;
+        for (const Candidate& candidate : found_[family]) speed = std::max(speed, candidate.speed);
+        return speed * (1 - tie_);
     }
 
     std::vector<Candidate> ranked() const {
         std::vector<Candidate> list;
-        for (const auto& leader : best_) {
-            if (leader) list.push_back(*leader);
+        for (const auto& candidates : found_) {
+            if (const Candidate* chosen = choose(candidates, tie_)) list.push_back(*chosen);
         }
         std::sort(list.begin(), list.end(), better);
         if (list.size() > wanted_) list.resize(wanted_);
@@ -80,8 +76,9 @@ class Leaders {
     }
 
  private:
-    std::vector<std::optional<Candidate>> best_;
+    std::vector<std::vector<Candidate>> found_;
     std::size_t wanted_;
+    double tie_;
 };
 
 using Evaluators = tbb::enumerable_thread_specific<Evaluator>;
@@ -96,11 +93,12 @@ Found search_group(const SearchSpace& space, const Batches& group, const Bed& be
     Found found;
     for (std::size_t i = group.first; i < group.last; ++i) {
         StructureSearch structure(space.structures[i], i, bed, evaluator);
-        const std::optional<Candidate> best = options.exhaustive ? structure.exhaustive() : structure.pruned(threshold);
+        const std::optional<Candidate> best =
+            options.exhaustive ? structure.exhaustive(options.tie) : structure.pruned(threshold, options.tie);
         found.counts += structure.counts();
         if (best) {
             found.best.push_back(*best);
-            threshold = std::max(threshold, best->speed);
+            threshold = std::max(threshold, best->speed * (1 - options.tie));
         }
         if (!options.exhaustive && !structure.something_fits()) break;
     }
@@ -116,6 +114,30 @@ bool better(const Candidate& a, const Candidate& b) {
                           c.index);
     };
     return rest(a) < rest(b);
+}
+
+int departures(const Recipe& recipe, const Recipe& published) {
+    const auto count = [](const auto&... same) { return (static_cast<int>(!same) + ...); };
+    const Recipe& a = recipe;
+    const Recipe& b = published;
+    return count(a.heads_per_stage == b.heads_per_stage, a.chunk_tokens == b.chunk_tokens, a.batch == b.batch,
+                 a.checkpointing == b.checkpointing, a.offload.block_inputs == b.offload.block_inputs,
+                 a.offload.optimizer == b.offload.optimizer, a.offload.parameters == b.offload.parameters,
+                 a.offload.chunks == b.offload.chunks, a.tiling.norm == b.tiling.norm, a.tiling.mlp == b.tiling.mlp,
+                 a.tiling.loss == b.tiling.loss, a.sharding.strategy == b.sharding.strategy);
+}
+
+const Candidate* choose(const std::vector<Candidate>& candidates, double tie) {
+    double fastest = 0;
+    for (const Candidate& candidate : candidates) fastest = std::max(fastest, candidate.speed);
+    const Candidate* chosen = nullptr;
+    for (const Candidate& candidate : candidates) {
+        if (candidate.speed < fastest * (1 - tie)) continue;
+        const bool nearer = chosen == nullptr || candidate.departures < chosen->departures;
+        const bool equally_near = chosen != nullptr && candidate.departures == chosen->departures;
+        if (nearer || (equally_near && better(candidate, *chosen))) chosen = &candidate;
+    }
+    return chosen;
 }
 
 double tokens_per_second_per_gpu(const Recipe& recipe, Seconds step) {
@@ -147,7 +169,7 @@ Ranking search(const SearchSpace& space, const Bed& bed, const SearchOptions& op
     // A fixed number of groups a round, so that the answer and the counts do not depend on the number of cores.
     constexpr std::size_t groups_per_round = 8;
     const std::vector<Batches> groups = groups_of(space);
-    Leaders leaders(space.families.size(), options.families);
+    Leaders leaders(space.families.size(), options);
     Evaluators evaluators;
     Ranking ranking;
     ranking.considered = space.size();

@@ -28,6 +28,7 @@ struct Bed {
 
 struct Candidate {
     Recipe recipe;
+    int departures = 0;  ///< settings that differ from the published recipe
     Evaluation evaluation;
     double speed = 0;  ///< tokens/s per GPU
     std::size_t family = 0, structure = 0;
@@ -37,6 +38,13 @@ struct Candidate {
 /// Faster first; between equals less memory, then the order of the space.
 bool better(const Candidate& a, const Candidate& b);
 
+/// Settings in which two recipes of one family differ.
+int departures(const Recipe& recipe, const Recipe& published);
+
+/// Of candidates that are within `tie` of the fastest, those nearest to the published recipe; of these the better.
+/// Nobody should leave what its authors have tested for a tenth of a percent.
+const Candidate* choose(const std::vector<Candidate>& candidates, double tie);
+
 struct Ranking {
     std::vector<Candidate> best;  ///< one of each family, best first
     std::int64_t considered = 0;  ///< all candidates of the space
@@ -45,6 +53,7 @@ struct Ranking {
 };
 
 struct SearchOptions {
+    double tie = 0.005;        ///< speeds closer than this share count as equal
     std::size_t families = 5;  ///< how many of the best are asked for
     bool exhaustive = false;   ///< evaluate every candidate
 };

@@ -86,6 +86,19 @@ void apply(Recipe& recipe, const StateChoice& choice) {
     recipe.offload.parameters = choice.parameters_on_host;
 }
 
+/// As the authors of the code run it. ALST's recipes: ZeRO-3 with the optimizer on the host, norms as they are.
+Recipe as_published(Recipe recipe, const Family& family, const Settings& said) {
+    if (family.method == Method::upipe) recipe.heads_per_stage = said.heads_per_stage.value_or(recipe.ulysses);
+    if (family.method == Method::fpdt) recipe.chunk_tokens = said.chunk_tokens.value_or(Tokens{64 * kibi});
+    recipe.batch = said.batch.value_or(1);
+    if (family.implementation == Implementation::alst) {
+        recipe.sharding.strategy = said.sharding_strategy.value_or(ShardingStrategy::zero3);
+        recipe.offload.optimizer = said.offload_optimizer.value_or(true);
+        recipe.tiling.norm = said.tiling_norm.value_or(Tiling{});
+    }
+    return recipe;
+}
+
 class Enumeration {
  public:
     Enumeration(const Settings& said, const PublishedRecipes& published, const Transformer& model,
@@ -182,6 +195,7 @@ class Enumeration {
             }
             return;
         }
+        found.published = as_published(found.base, family, said_);
         const std::int64_t rows = found.base.batch * found.base.context.value / found.base.context_parallel();
         found.placements = placements(choice.placements, said_);
         found.states = states(choice.states, said_);

@@ -28,7 +28,8 @@ struct Options {
 };
 
 struct Structure {
-    Recipe base;  ///< what the options do not touch is as published, or as the user said
+    Recipe base;       ///< what the options do not touch is as published, or as the user said
+    Recipe published;  ///< as its authors run this structure; what the user said stays
     std::size_t family = 0;
     std::vector<Placement> placements;
     std::vector<StateChoice> states;

@@ -28,26 +28,6 @@ Bytes movable_states(const Workload& work, const StateChoice& choice) {
     return kept;
 }
 
-template <class Visit>
-void for_each_key(const Structure& structure, std::size_t placement, Visit visit) {
-    // Backwards, as the lists lead from fat to lean.
-    Options options;
-    options.placement = static_cast<std::uint8_t>(placement);
-    for (std::size_t chunks = structure.chunks_on_host.size(); chunks-- > 0;) {
-        for (std::size_t norm = structure.norm.size(); norm-- > 0;) {
-            for (std::size_t mlp = structure.mlp.size(); mlp-- > 0;) {
-                for (std::size_t loss = structure.loss.size(); loss-- > 0;) {
-                    options.chunks = static_cast<std::uint8_t>(chunks);
-                    options.norm = static_cast<std::uint8_t>(norm);
-                    options.mlp = static_cast<std::uint8_t>(mlp);
-                    options.loss = static_cast<std::uint8_t>(loss);
-                    if (!visit(options)) return;
-                }
-            }
-        }
-    }
-}
-
 constexpr std::uint8_t Options::*axes[]{&Options::placement, &Options::states, &Options::chunks,
                                         &Options::norm,      &Options::mlp,    &Options::loss};
 
@@ -69,145 +49,180 @@ std::int64_t StructureSearch::index_of(const Options& options) const {
     return index * size(structure_.loss) + options.loss;
 }
 
+StructureSearch::StructureSearch(const Structure& structure, std::size_t number, const Bed& bed, Evaluator& evaluator)
+    : structure_(structure),
+      number_(number),
+      bed_(bed),
+      evaluator_(evaluator),
+      device_limit_(device_limit(bed, structure.base)),
+      host_limit_(host_limit(bed)),
+      kept_states_(structure.states.size()),
+      lean_states_(structure.states.size()),
+      lean_(static_cast<std::size_t>(structure.size())) {
+    Options options;
+    for (std::size_t i = 0; i < structure.states.size(); ++i) {
+        options.states = static_cast<std::uint8_t>(i);
+        kept_states_[i] =
+            movable_states(make_workload(bed.model, bed.cluster, structure.recipe(options)), structure.states[i]);
+    }
+    for (std::size_t i = 0; i < structure.states.size(); ++i) {
+        std::size_t lean = i;
+        for (std::size_t j = 0; j < structure.states.size(); ++j) {
+            const bool same = structure.states[j].strategy == structure.states[i].strategy;
+            if (same && kept_states_[j] < kept_states_[lean]) lean = j;
+        }
+        lean_states_[i] = static_cast<std::uint8_t>(lean);
+    }
+}
+
 Candidate StructureSearch::evaluated(const Options& options) {
     Candidate candidate = evaluate(evaluator_, structure_.recipe(options), bed_);
+    candidate.departures = departures(candidate.recipe, structure_.published);
     candidate.family = structure_.family;
     candidate.structure = number_;
     candidate.index = index_of(options);
     return candidate;
 }
 
-std::optional<Candidate> StructureSearch::exhaustive() {
-    std::vector<Candidate> fitting;
+std::optional<Candidate> StructureSearch::fitting(const Options& options) {
+    Candidate candidate = evaluated(options);
+    ++counts_.evaluated;
+    if (!fits(candidate.evaluation.memory, candidate.recipe, bed_)) return std::nullopt;
+    ++counts_.fitting;
+    return candidate;
+}
+
+std::optional<Candidate> StructureSearch::exhaustive(double tie) {
+    std::vector<Candidate> list;
     for (std::int64_t i = 0; i < structure_.size(); ++i) {
-        const Candidate candidate = evaluated(structure_.options(i));
-        ++counts_.evaluated;
-        if (!fits(candidate.evaluation.memory, candidate.recipe, bed_)) continue;
-        ++counts_.fitting;
-        fitting.push_back(candidate);
+        if (auto candidate = fitting(structure_.options(i))) list.push_back(*candidate);
     }
-    something_fits_ = !fitting.empty();
-    std::sort(fitting.begin(), fitting.end(), better);
-    const auto found = std::find_if(fitting.begin(), fitting.end(), [&](const Candidate& candidate) {
-        return holds(evaluator_, candidate.recipe, bed_);
-    });
-    return found == fitting.end() ? std::nullopt : std::optional(*found);
-}
-
-void StructureSearch::memory_survivors(Options options, std::vector<Survivor>& list) {
-    const auto& states = structure_.states;
-    const Bytes device = device_limit(bed_, structure_.base);
-    const Bytes host = host_limit(bed_);
-    std::vector<bool> seen(states.size());
-    for (std::size_t first = 0; first < states.size(); ++first) {
-        if (seen[first]) continue;
-        // The one of this strategy that keeps least on the device stands for all of them.
-        std::size_t lean = first;
-        std::vector<Bytes> kept(states.size());
-        for (std::size_t i = first; i < states.size(); ++i) {
-            if (states[i].strategy != states[first].strategy) continue;
-            seen[i] = true;
-            options.states = static_cast<std::uint8_t>(i);
-            kept[i] = movable_states(make_workload(bed_.model, bed_.cluster, structure_.recipe(options)), states[i]);
-            if (kept[i] < kept[lean] || i == first) lean = i;
-        }
-        options.states = static_cast<std::uint8_t>(lean);
-        const Verdict verdict = evaluator_.verdict(bed_.model, bed_.cluster, structure_.recipe(options));
-        for (std::size_t i = first; i < states.size(); ++i) {
-            if (states[i].strategy != states[first].strategy) continue;
-            const Bytes moved = kept[i] - kept[lean];
-            if (verdict.device_peak + moved > device) continue;
-            if (verdict.host_peak_per_node - moved * bed_.cluster.gpus_per_node > host) continue;
-            options.states = static_cast<std::uint8_t>(i);
-            list.push_back({options, 0});
+    something_fits_ = !list.empty();
+    // What sticks in the allocator is looked at last, and only where it matters.
+    while (const Candidate* chosen = choose(list, tie)) {
+        const auto fastest = std::min_element(list.begin(), list.end(), better);
+        if (!holds(evaluator_, fastest->recipe, bed_)) {
+            list.erase(fastest);
+        } else if (!holds(evaluator_, chosen->recipe, bed_)) {
+            list.erase(list.begin() + (chosen - list.data()));
+        } else {
+            return *chosen;
         }
     }
+    return std::nullopt;
 }
 
-std::vector<StructureSearch::Survivor> StructureSearch::survivors(Checkpointing checkpointing) {
-    std::vector<Survivor> list;
-    for (std::size_t place = 0; place < structure_.placements.size(); ++place) {
-        if (structure_.placements[place].checkpointing != checkpointing) continue;
-        for_each_key(structure_, place, [&](const Options& options) {
-            memory_survivors(options, list);
-            return true;
-        });
+const Verdict& StructureSearch::lean_verdict(Options options) {
+    options.states = lean_states_[options.states];
+    Lean& lean = lean_[static_cast<std::size_t>(index_of(options))];
+    if (!lean.known) {
+        lean.verdict = evaluator_.verdict(bed_.model, bed_.cluster, structure_.recipe(options));
+        lean.known = true;
     }
-    return list;
+    return lean.verdict;
+}
+
+bool StructureSearch::may_fit(const Options& options) {
+    const Bytes states = kept_states_[options.states] - kept_states_[lean_states_[options.states]];
+    Options leaner = options;
+    leaner.placement = static_cast<std::uint8_t>(structure_.placements.size() - 1);
+    if (lean_verdict(leaner).device_peak + states > device_limit_) return false;
+    const Verdict& own = lean_verdict(options);
+    return own.device_peak + states <= device_limit_ &&
+           own.host_peak_per_node - states * bed_.cluster.gpus_per_node <= host_limit_;
+}
+
+bool StructureSearch::anything_may_fit() {
+    // Backwards, as the lists of options lead from fat to lean: mostly the first fits.
+    for (std::int64_t i = structure_.size(); i-- > 0;) {
+        if (may_fit(structure_.options(i))) return true;
+    }
+    return false;
 }
 
 bool StructureSearch::any_fits() {
-    bool found = false;
-    for (std::size_t place = structure_.placements.size(); place-- > 0 && !found;) {
-        for_each_key(structure_, place, [&](const Options& options) {
-            std::vector<Survivor> list;
-            memory_survivors(options, list);
-            for (const Survivor& survivor : list) {
-                const Recipe recipe = structure_.recipe(survivor.options);
-                found = found || fits(evaluator_.verdict(bed_.model, bed_.cluster, recipe), recipe, bed_);
-            }
-            return !found;
-        });
+    for (std::int64_t i = structure_.size(); i-- > 0;) {
+        const Options options = structure_.options(i);
+        if (!may_fit(options)) continue;
+        const Recipe recipe = structure_.recipe(options);
+        if (fits(evaluator_.verdict(bed_.model, bed_.cluster, recipe), recipe, bed_)) return true;
     }
-    return found;
+    return false;
 }
 
-/// Gives every survivor its predicted least time. False when none can be as fast as the threshold.
-bool StructureSearch::predict(std::vector<Survivor>& list, double threshold) {
-    const Options reference = list.front().options;
-    const Candidate at_reference = evaluated(reference);
-    const StepTime& step = at_reference.evaluation.step;
+/// Appends the candidates that can be as fast as the threshold.
+void StructureSearch::predict(Checkpointing checkpointing, double threshold, std::vector<Predicted>& list) {
+    const auto& places = structure_.placements;
+    const auto place = std::find_if(places.begin(), places.end(),
+                                    [&](const Placement& p) { return p.checkpointing == checkpointing; });
+    if (place == places.end()) return;
+    Options reference;
+    reference.placement = static_cast<std::uint8_t>(place - places.begin());
+    const StepTime step = evaluated(reference).evaluation.step;
     // Attention runs on the compute stream and is the same for all options: no step is shorter.
     const Seconds attention = step.parts[static_cast<std::size_t>(Part::attention)].busy;
-    if (attention.value > 0 && tokens_per_second_per_gpu(at_reference.recipe, attention) < threshold) return false;
+    const double slowest = tokens_per_second_per_gpu(structure_.base, Seconds{1}) / threshold;
+    if (attention.value > slowest) return;
 
     constexpr double unknown = -1e30;
     std::array<std::array<double, 16>, std::size(axes)> change{};
     for (auto& axis : change) axis.fill(unknown);
-    for (Survivor& survivor : list) {
+    for (std::int64_t i = 0; i < structure_.size(); ++i) {
+        const Options options = structure_.options(i);
+        if (places[options.placement].checkpointing != checkpointing) continue;
         double changes = 0;
         double sum = step.seconds.value;
         for (std::size_t axis = 0; axis < std::size(axes); ++axis) {
-            const std::uint8_t value = survivor.options.*axes[axis];
+            const std::uint8_t value = options.*axes[axis];
+            if (value == reference.*axes[axis]) continue;
             double& known = change[axis][value];
             if (known == unknown) {
                 Options changed = reference;
                 changed.*axes[axis] = value;
-                known = changed == reference
-                            ? 0
-                            : (evaluated(changed).evaluation.step.seconds - step.seconds).value;
+                known = (evaluated(changed).evaluation.step.seconds - step.seconds).value;
             }
             sum += known;
             changes += std::abs(known);
         }
-        survivor.predicted = sum - slack_of_changes * changes - slack_of_step * step.seconds.value;
+        const double least = sum - slack_of_changes * changes - slack_of_step * step.seconds.value;
+        if (least <= slowest) list.push_back({options, least, departures(structure_.recipe(options), structure_.published)});
     }
-    std::stable_sort(list.begin(), list.end(),
-                     [](const Survivor& a, const Survivor& b) { return a.predicted < b.predicted; });
-    return true;
 }
 
-std::optional<Candidate> StructureSearch::pruned(double threshold) {
-    std::optional<Candidate> best;
+std::optional<Candidate> StructureSearch::pruned(double threshold, double tie) {
+    something_fits_ = anything_may_fit();
+    if (!something_fits_) return std::nullopt;
+    std::vector<Predicted> list;
     for (const Checkpointing checkpointing : {Checkpointing::none, Checkpointing::full}) {
-        std::vector<Survivor> list = survivors(checkpointing);
-        something_fits_ = something_fits_ || !list.empty();
-        if (list.empty() || !predict(list, threshold)) continue;
-        for (const Survivor& survivor : list) {
-            const double at_most =
-                survivor.predicted > 0 ? tokens_per_second_per_gpu(structure_.base, Seconds{survivor.predicted}) : 1e30;
-            if (at_most < threshold) break;
-            const Candidate candidate = evaluated(survivor.options);
-            ++counts_.evaluated;
-            if (!fits(candidate.evaluation.memory, candidate.recipe, bed_)) continue;
-            ++counts_.fitting;
-            if (candidate.speed < threshold || (best && !better(candidate, *best))) continue;
-            if (!holds(evaluator_, candidate.recipe, bed_)) continue;
-            best = candidate;
-            threshold = std::max(threshold, candidate.speed);
-        }
+        predict(checkpointing, threshold, list);
     }
-    return best;
+    std::stable_sort(list.begin(), list.end(), [](const Predicted& a, const Predicted& b) {
+        return a.least_seconds < b.least_seconds;
+    });
+    const double tokens = tokens_per_second_per_gpu(structure_.base, Seconds{1});
+    std::optional<Candidate> fastest;
+    for (const Predicted& predicted : list) {
+        if (fastest && tokens / predicted.least_seconds < fastest->speed) break;
+        if (!may_fit(predicted.options)) continue;
+        const auto candidate = fitting(predicted.options);
+        if (!candidate || (fastest && !better(*candidate, *fastest))) continue;
+        if (holds(evaluator_, candidate->recipe, bed_)) fastest = candidate;
+    }
+    if (!fastest || fastest->speed < threshold) return std::nullopt;
+
+    // Of what is as good as the fastest, the nearest to the published recipe: level by level.
+    std::stable_sort(list.begin(), list.end(),
+                     [](const Predicted& a, const Predicted& b) { return a.departures < b.departures; });
+    std::optional<Candidate> chosen;
+    for (const Predicted& predicted : list) {
+        if (chosen && predicted.departures > chosen->departures) break;
+        if (tokens / predicted.least_seconds < fastest->speed * (1 - tie) || !may_fit(predicted.options)) continue;
+        const auto candidate = fitting(predicted.options);
+        if (!candidate || candidate->speed < fastest->speed * (1 - tie)) continue;
+        if (chosen && !better(*candidate, *chosen)) continue;
+        if (holds(evaluator_, candidate->recipe, bed_)) chosen = candidate;
+    }
+    return chosen;
 }
 
 }  // namespace headroom

@@ -25,18 +25,17 @@ Bytes host_limit(const Bed& bed);
 
 /// Pruning rests on two rules.
 /// * Memory: states stay for the whole step, so a candidate needs at least what the same candidate with all states on
-///   the host needs, and the states it has on the device beside that. One memory replay rules out a whole set of
-///   states; time is not looked at before.
+///   the host needs, and the states it has on the device beside that. And block inputs on the host never need more of
+///   the device than on the device, which never needs more than no checkpointing.
 /// * Time: what one option costs hardly depends on the others, so the sum of single changes predicts every candidate.
-///   Candidates are evaluated in that order until the prediction, less `slack` for what does not add up, falls behind.
+///   Candidates are evaluated in that order until the prediction, less a slack for what does not add up, falls behind.
 class StructureSearch {
  public:
-    StructureSearch(const Structure& structure, std::size_t number, const Bed& bed, Evaluator& evaluator)
-        : structure_(structure), number_(number), bed_(bed), evaluator_(evaluator) {}
+    StructureSearch(const Structure& structure, std::size_t number, const Bed& bed, Evaluator& evaluator);
 
-    std::optional<Candidate> exhaustive();
+    std::optional<Candidate> exhaustive(double tie);
     /// Nothing when no candidate fits, or none is as fast as `threshold` (tokens/s per GPU).
-    std::optional<Candidate> pruned(double threshold);
+    std::optional<Candidate> pruned(double threshold, double tie);
     /// Stops at the first that fits; the leanest are tried first.
     bool any_fits();
 
@@ -45,21 +44,34 @@ class StructureSearch {
     bool something_fits() const { return something_fits_; }
 
  private:
-    struct Survivor {
+    struct Predicted {
         Options options;
-        double predicted = 0;  ///< seconds
+        double least_seconds = 0;
+        int departures = 0;
+    };
+    /// Memory of an option set whose states are on the host as far as its strategy allows.
+    struct Lean {
+        bool known = false;
+        Verdict verdict;
     };
 
     Candidate evaluated(const Options& options);
-    std::vector<Survivor> survivors(Checkpointing checkpointing);
-    void memory_survivors(Options options, std::vector<Survivor>& list);
-    bool predict(std::vector<Survivor>& list, double threshold);
+    /// The candidate, counted, when it fits.
+    std::optional<Candidate> fitting(const Options& options);
     std::int64_t index_of(const Options& options) const;
+    const Verdict& lean_verdict(Options options);
+    bool may_fit(const Options& options);
+    bool anything_may_fit();
+    void predict(Checkpointing checkpointing, double threshold, std::vector<Predicted>& list);
 
     const Structure& structure_;
     std::size_t number_;
     const Bed& bed_;
     Evaluator& evaluator_;
+    Bytes device_limit_, host_limit_;
+    std::vector<Bytes> kept_states_;        ///< by index of states: bytes on the device that could be on the host
+    std::vector<std::uint8_t> lean_states_;  ///< by index of states: the leanest of the same strategy
+    std::vector<Lean> lean_;                ///< by index_of
     SearchCounts counts_;
     bool something_fits_ = false;
 };
