@@ -6,6 +6,7 @@
 
 #include "models/constraints.hpp"
 #include "models/error.hpp"
+#include "planner/max_context.hpp"
 
 namespace headroom {
 namespace {
@@ -188,6 +189,9 @@ class Enumeration {
         const Settings& published = published_[static_cast<std::size_t>(family.method)];
         try {
             found.base = resolve(settings, published, model_, cluster_);
+            if (found.base.context > implementation_ceiling(found.base)) {
+                throw Error(std::string(implementation_ceiling_reason), "context");
+            }
         } catch (const Error& error) {
             if (space_.first_refusal.empty()) {
                 space_.first_refusal = error.what();
