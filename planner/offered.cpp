@@ -74,21 +74,10 @@ Offered offered(Method method, Implementation implementation) {
     return choice;
 }
 
-std::vector<Implementation> implementations_of(Method method, bool lean) {
-    if (lean) return {Implementation::lean};
+std::vector<Implementation> searched_implementations(Method method) {
     using enum Implementation;
-    switch (method) {
-        case Method::native:
-            return {untied_ulysses, torchtitan};
-        case Method::ulysses:
-            return {untied_ulysses, alst};
-        case Method::fpdt:
-            return {megatron_deepspeed};
-        case Method::ring:
-        case Method::usp:
-        case Method::upipe:
-            break;
-    }
+    if (method == Method::native) return {untied_ulysses, torchtitan};
+    if (method == Method::fpdt) return {megatron_deepspeed};
     return {untied_ulysses};
 }
 

@@ -113,9 +113,7 @@ std::string why(const Recommendations& answer, const Style& style) {
     } else {
         text += "  It is the recipe as its authors run it.\n";
     }
-    if (first.next) {
-        text += paragraph(against(*first.next), fmt::format("  {}: ", name_of(first.next->candidate.recipe)));
-    }
+    if (first.next) text += paragraph(name_of(first.next->candidate.recipe) + ": " + against(*first.next), "  ");
     Table table({{"instead", Align::left, true},
                  {"peak GiB", Align::right},
                  {"of it", Align::right},
@@ -125,7 +123,7 @@ std::string why(const Recommendations& answer, const Style& style) {
     for (const Alternative& turn : telling(first.turned)) {
         table.row({settings_text(turn.changed), signed_gib(turn.peak_change), signed_percent(turn.peak_share),
                    fmt::format("{:+.0f}", in_gib(turn.host_change)), signed_percent(turn.speed_change),
-                   turn.fits ? "fits" : "does not fit"});
+                   turn.fits ? "fits" : "too big"});
     }
     text += "  One choice turned, all else equal; changes of the whole step:\n" + table.text(page_width, 2);
     return text;
@@ -161,7 +159,7 @@ std::string misses(const Recommendations& answer, const Style& style) {
     if (answer.near_misses.empty()) return {};
     std::string text = style.strong("Published recipes that do not fit, and the least that would help") + "\n";
     for (const NearMiss& miss : answer.near_misses) {
-        text += paragraph(miss_text(miss), fmt::format("  {}: ", name_of(miss.candidate.recipe)));
+        text += hanging("  " + name_of(miss.candidate.recipe) + ": " + miss_text(miss));
     }
     return text;
 }

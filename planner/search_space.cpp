@@ -110,14 +110,9 @@ class Enumeration {
         for (std::size_t i = 0; i < method_names.size(); ++i) {
             const auto method = static_cast<Method>(i);
             if (said_.method && *said_.method != method) continue;
-            const bool lean = said_.implementation == Implementation::lean;
-            for (const Implementation code : implementations_of(method, lean)) {
-                if (!said_.implementation || *said_.implementation == code) degrees(method, code);
-            }
-            // An implementation that the method has not: the rule says which ones there are.
-            if (said_.method && space_.structures.empty() && said_.implementation) {
-                degrees(method, *said_.implementation);
-            }
+            std::vector<Implementation> codes = searched_implementations(method);
+            if (said_.implementation) codes = {*said_.implementation};
+            for (const Implementation code : codes) degrees(method, code);
         }
         return std::move(space_);
     }

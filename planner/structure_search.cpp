@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "models/states.hpp"
+#include "models/training_step.hpp"
 #include "planner/outside.hpp"
 
 namespace headroom {
@@ -132,15 +133,61 @@ bool StructureSearch::may_fit(const Options& options) {
            own.host_peak_per_node - states * bed_.cluster.gpus_per_node <= host_limit_;
 }
 
+/// Whether the step's peak lies in the attention part of a checkpointed block, where no tiled layer is alive: then
+/// tilings cannot lower it.
+bool StructureSearch::attention_decides(const Options& options) {
+    const Recipe recipe = structure_.recipe(options);
+    if (recipe.checkpointing == Checkpointing::none) return false;
+    Bytes peak;
+    bool attention = false;
+    for (const RingRole role : ring_roles(recipe)) {
+        build_training_step(make_workload(bed_.model, bed_.cluster, recipe, role), evaluator_.schedule);
+        const MemoryProfile& profile = evaluator_.replay.run(evaluator_.schedule);
+        if (profile.device_peak <= peak) continue;
+        peak = profile.device_peak;
+        const Group group = evaluator_.schedule.events[profile.at.event].group;
+        attention = group == Group::attention || group == Group::communication;
+    }
+    return attention;
+}
+
 bool StructureSearch::anything_may_fit() {
-    // Backwards, as the lists of options lead from fat to lean: mostly the first fits.
-    for (std::int64_t i = structure_.size(); i-- > 0;) {
-        if (may_fit(structure_.options(i))) return true;
+    // The lists of options lead from fat to lean: mostly the last fits.
+    Options lean = structure_.options(structure_.size() - 1);
+    for (std::size_t strategy = structure_.states.size(); strategy-- > 0;) {
+        if (lean_states_[strategy] != strategy) continue;
+        for (std::size_t chunks = structure_.chunks_on_host.size(); chunks-- > 0;) {
+            lean.states = static_cast<std::uint8_t>(strategy);
+            lean.chunks = static_cast<std::uint8_t>(chunks);
+            if (may_fit(lean)) return true;
+            if (lean_verdict(lean).device_peak > device_limit_ && attention_decides(lean)) continue;
+            for (std::int64_t i = structure_.size(); i-- > 0;) {
+                const Options options = structure_.options(i);
+                const bool same = options.chunks == chunks && lean_states_[options.states] == strategy;
+                if (same && may_fit(options)) return true;
+            }
+        }
     }
     return false;
 }
 
+/// Without checkpointing, what all blocks keep decides. A block's passing tensors and the loss take less than what
+/// eight blocks keep, so the leanest option speaks for the others.
+bool StructureSearch::keeping_everything_fails(std::size_t placement) {
+    constexpr double blocks = 8;
+    const double kept = 1 - blocks / static_cast<double>(bed_.model.layers);
+    Options lean = structure_.options(structure_.size() - 1);
+    lean.placement = static_cast<std::uint8_t>(placement);
+    for (std::size_t strategy = 0; strategy < structure_.states.size(); ++strategy) {
+        if (lean_states_[strategy] != strategy) continue;
+        lean.states = static_cast<std::uint8_t>(strategy);
+        if (share(lean_verdict(lean).device_peak, kept) <= device_limit_) return false;
+    }
+    return true;
+}
+
 bool StructureSearch::any_fits() {
+    if (!anything_may_fit()) return false;
     for (std::int64_t i = structure_.size(); i-- > 0;) {
         const Options options = structure_.options(i);
         if (!may_fit(options)) continue;
@@ -156,8 +203,10 @@ void StructureSearch::predict(Checkpointing checkpointing, double threshold, std
     const auto place = std::find_if(places.begin(), places.end(),
                                     [&](const Placement& p) { return p.checkpointing == checkpointing; });
     if (place == places.end()) return;
+    const auto number = static_cast<std::size_t>(place - places.begin());
+    if (checkpointing == Checkpointing::none && keeping_everything_fails(number)) return;
     Options reference;
-    reference.placement = static_cast<std::uint8_t>(place - places.begin());
+    reference.placement = static_cast<std::uint8_t>(number);
     const StepTime step = evaluated(reference).evaluation.step;
     // Attention runs on the compute stream and is the same for all options: no step is shorter.
     const Seconds attention = step.parts[static_cast<std::size_t>(Part::attention)].busy;

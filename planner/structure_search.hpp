@@ -62,6 +62,8 @@ class StructureSearch {
     const Verdict& lean_verdict(Options options);
     bool may_fit(const Options& options);
     bool anything_may_fit();
+    bool attention_decides(const Options& options);
+    bool keeping_everything_fails(std::size_t placement);
     void predict(Checkpointing checkpointing, double threshold, std::vector<Predicted>& list);
 
     const Structure& structure_;
