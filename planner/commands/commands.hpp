@@ -17,6 +17,7 @@ ExitCode max_context_command(const Words& words);
 ExitCode recommend_command(const Words& words);
 ExitCode show_command(const Words& words);
 ExitCode sweep_command(const Words& words);
+ExitCode what_if_command(const Words& words);
 
 struct Command {
     const char* name;
@@ -28,6 +29,7 @@ inline constexpr std::array commands{
     Command{"plan", "does one configuration fit, and what takes the memory", plan_command},
     Command{"max-context", "per method: the longest context, and what stops it", max_context_command},
     Command{"recommend", "the fastest recipe that fits a context, or the one that reaches furthest", recommend_command},
+    Command{"what-if", "a configuration against changed ones: what moves, by how much", what_if_command},
     Command{"sweep", "every combination of lists of values, one row each", sweep_command},
     Command{"show", "models, clusters, recipes and methods that are built in", show_command},
 };

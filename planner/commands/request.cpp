@@ -165,7 +165,8 @@ void resize(Cluster& cluster, const std::optional<std::string>& nodes, const std
 Request read_request(const Arguments& arguments, const std::vector<std::string>& skipped) {
     Request request;
     const Settings flags = read_flags(arguments, skipped, request.origins);
-    const Settings assignments = read_assignments(arguments, flags, request.origins);
+    const Settings assignments =
+        contains(skipped, "set") ? Settings{} : read_assignments(arguments, flags, request.origins);
     request.said = layer(flags, assignments);
     if (const auto path = arguments.get("recipe")) {
         const Settings file = from_flag("--recipe", *path, load_recipe);
