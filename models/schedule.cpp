@@ -27,6 +27,7 @@ std::string_view to_string(Phase phase) {
 void Schedule::clear() {
     events.clear();
     segments.clear();
+    routines.clear();
     tensors = 0;
     syncs = 0;
 }
@@ -46,10 +47,12 @@ void Builder::segment(const char* name, Phase phase, std::int64_t repeat) {
     finish();
     const auto here = static_cast<std::uint32_t>(schedule_.events.size());
     schedule_.segments.push_back({name, phase, here, here, static_cast<std::uint32_t>(repeat)});
+    open_ = true;
 }
 
 void Builder::finish() {
-    if (schedule_.segments.empty()) return;
+    if (!open_) return;
+    open_ = false;
     Segment& open = schedule_.segments.back();
     open.last = static_cast<std::uint32_t>(schedule_.events.size());
     if (open.first == open.last || open.repeat == 0) {

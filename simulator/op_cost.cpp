@@ -9,7 +9,7 @@ namespace headroom {
 
 namespace {
 
-constexpr std::size_t memo_slots = 512;  // a power of two; a collision only costs a second evaluation
+constexpr std::size_t memo_slots = 256;  // a power of two; a collision only costs a second evaluation
 
 CostClass collective_class(CollectiveKind kind, bool crosses) {
     switch (kind) {
@@ -155,6 +155,7 @@ OpCost cost_of(const Event& event, Phase phase, const Calibration& calibration, 
         case EventKind::release:
         case EventKind::phase:
         case EventKind::loop:
+        case EventKind::call:
         case EventKind::record:
         case EventKind::wait:
         case EventKind::host_wait:
@@ -209,6 +210,7 @@ CostMemo::Key CostMemo::key_of(const Event& event, Phase phase) {
         case EventKind::release:
         case EventKind::phase:
         case EventKind::loop:
+        case EventKind::call:
         case EventKind::record:
         case EventKind::wait:
         case EventKind::host_wait:
@@ -217,8 +219,8 @@ CostMemo::Key CostMemo::key_of(const Event& event, Phase phase) {
     return key;
 }
 
-OpCost CostMemo::lookup(const Event& event, Phase phase, const Calibration& calibration, const Topology& topology,
-                        AttentionKernel kernel) {
+const OpCost& CostMemo::lookup(const Event& event, Phase phase, const Calibration& calibration,
+                               const Topology& topology, AttentionKernel kernel) {
     const Key key = key_of(event, phase);
     std::uint64_t hash = 0;
     for (const std::uint64_t part : key.words) hash = (hash ^ part) * 0x9E3779B97F4A7C15U;

@@ -86,13 +86,18 @@ OpCost cost_of(const Event& event, Phase phase, const Calibration& calibration, 
 class CostMemo {
  public:
     void clear();
-    OpCost lookup(const Event& event, Phase phase, const Calibration& calibration, const Topology& topology,
-                  AttentionKernel kernel);
+    /// The answer stands until the next call.
+    const OpCost& lookup(const Event& event, Phase phase, const Calibration& calibration, const Topology& topology,
+                         AttentionKernel kernel);
 
  private:
     struct Key {
         std::array<std::uint64_t, 5> words{};
-        bool operator==(const Key&) const = default;
+        bool operator==(const Key& other) const {
+            std::uint64_t difference = 0;  // five words are compared faster than memcmp is called
+            for (std::size_t i = 0; i < words.size(); ++i) difference |= words[i] ^ other.words[i];
+            return difference == 0;
+        }
     };
     struct Slot {
         Key key;

@@ -17,12 +17,6 @@ bool is_ring(CostClass cost_class) { return cost_class == CostClass::ring || cos
 
 }  // namespace
 
-const Playback& Timeline::play(const Schedule& schedule, const Calibration& calibration, const Topology& topology,
-                               AttentionKernel kernel, const PlayOptions& options) {
-    compile(schedule, calibration, topology, kernel);
-    return play_again(options);
-}
-
 const Playback& Timeline::play_again(const PlayOptions& options) {
     host_ = 0;
     host_released_ = {};
@@ -31,22 +25,22 @@ const Playback& Timeline::play_again(const PlayOptions& options) {
     ready_.fill({});
     compute_done_ = 0;
     syncs_.assign(recorded_in_.size(), {});
-    moved_.assign(recorded_in_.size(), 0);
-    skips_ = 0;
     for (auto& recent : collectives_) recent.written = 0;
     collectives_until_ = 0;
     compute_.written = 0;
     options_ = options;
     result_ = {};
     result_.domain = domain_;
+    result_.busy = busy_;
 
-    for (const Range& segment : segments_) play_range(segment, 0);
+    for (segment_ = 0; segment_ < segments_.size(); ++segment_) play_range(segments_[segment_], 0);
 
     // The step is over when the host is through and every stream is dry.
     const Moment& last =
         *std::max_element(ready_.begin(), ready_.end(), [](const Moment& a, const Moment& b) { return a.end < b.end; });
     result_.seconds = std::max(std::max(host_, last.end), compute_done_);
     explain(compute_done_, result_.seconds, last);
+    for (std::size_t c = 0; c < cost_class_count; ++c) result_.exposed[c] += exposed_[c];
     return result_;
 }
 
@@ -62,6 +56,7 @@ void Timeline::play_range(const Range& range, std::size_t depth) {
     double done_before = 0;
     state_before.clear();
     for (std::uint32_t i = 0; i < repeat; ++i) {
+        if (depth == 0) repetition_ = i;
         const double begun = compute_done_;
         if (depth == 0 || i > 0) host_ = std::max(host_, one_back_);
         play_once(first, last);
@@ -76,7 +71,6 @@ void Timeline::play_range(const Range& range, std::size_t depth) {
         if (steady) {
             const std::uint32_t rest = repeat - 1 - i;
             for (std::size_t c = 0; c < cost_class_count; ++c) {
-                result_.busy[c] += rest * (result_.busy[c] - before.busy[c]);
                 result_.exposed[c] += rest * (result_.exposed[c] - before.exposed[c]);
             }
             result_.ring_under_attention += rest * (result_.ring_under_attention - before.ring_under_attention);
@@ -98,6 +92,17 @@ void Timeline::play_once(const Step* first, const Step* last) {
             case Kind::run:
                 run(*step);
                 break;
+            case Kind::join: {
+                const Moment& joined = ready_[index(step->joined)];
+                if (keeps_syncs_) syncs_[step->sync] = joined;
+                if (joined.end > ready.end) ready = joined;
+                break;
+            }
+            case Kind::call: {
+                const Range& routine = routines_[step->sync];
+                play_once(steps_.data() + routine.first, steps_.data() + routine.last);
+                break;
+            }
             case Kind::record:
                 syncs_[step->sync] = ready;
                 break;
@@ -120,7 +125,7 @@ void Timeline::play_once(const Step* first, const Step* last) {
             case Kind::host_work: {
                 const double start = host_;
                 host_ += step->seconds;
-                result_.busy[index(step->cost_class)] += step->seconds;
+                note(*step, Slice::Kind::on_host, Stream::compute, step->name, start, step->seconds);
                 host_released_ = {host_, start, step->cost_class, host_released_.cost_class};
                 break;
             }
@@ -138,7 +143,6 @@ void Timeline::run(const Step& step) {
     }
     const double issue = host_ + launch;
     host_ = issue + step.later_launches;
-    result_.busy[index(step.cost_class)] += step.seconds;
 
     const std::size_t stream = index(step.stream);
     if (stream == compute) {
@@ -148,9 +152,7 @@ void Timeline::run(const Step& step) {
         const CostClass before = issue > ready.end ? CostClass::host_gap : ready.cost_class;
         const double start = std::max(ready.end, issue);
         ready = {run_elsewhere(step, start), start, step.cost_class, before};
-        if (options_.slices) {
-            options_.slices->push_back({step.stream, step.cost_class, step.name, start, ready.end - start});
-        }
+        note(step, Slice::Kind::op, step.stream, step.name, start, ready.end - start);
     }
     if (step.blocks_host && ready_[stream].end > host_) {
         host_ = ready_[stream].end;
@@ -164,14 +166,13 @@ void Timeline::run_on_compute(const Step& step, double issue, double least_end) 
     const CostClass before = issue > ready.end ? CostClass::host_gap : ready.cost_class;
     const double start = std::max(ready.end, issue);
     if (start > compute_done_) explain(compute_done_, start, ready);
-    result_.exposed[index(step.cost_class)] += step.seconds;
     double end = start + step.seconds;
     if (start < collectives_until_ && step.beside != Beside::nothing) end = stretched(step, start);
     if (end < least_end) {  // many small kernels, and the host is still launching them
         result_.exposed[index(CostClass::host_gap)] += least_end - end;
         end = least_end;
     }
-    if (options_.slices) options_.slices->push_back({step.stream, step.cost_class, step.name, start, end - start});
+    note(step, Slice::Kind::op, step.stream, step.name, start, end - start);
     if (compute_.written > 0 && compute_.newest(0).beside == step.beside && compute_.newest(0).end == start) {
         compute_.newest(0).end = end;
     } else {
@@ -259,9 +260,7 @@ void Timeline::take_from_compute(const Step& step, double start, double end) {
         if (busy.beside == Beside::attention && is_ring(step.cost_class)) result_.ring_under_attention += both;
     }
     if (taken <= 0) return;
-    if (options_.slices) {
-        options_.slices->push_back({Stream::compute, step.cost_class, "held up by a collective", compute_done_, taken});
-    }
+    note(step, Slice::Kind::held_up, Stream::compute, "held up by a collective", compute_done_, taken);
     result_.exposed[index(step.cost_class)] += taken;
     compute_done_ += taken;
     if (compute_done_ > ready_[compute].end) {

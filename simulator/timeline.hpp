@@ -21,8 +21,16 @@ namespace headroom {
 
 /// One op on one stream, for a trace. Seconds from the start of the step.
 struct Slice {
+    enum class Kind : std::uint8_t {
+        op,       ///< an event of the schedule
+        on_host,  ///< an event of the schedule that keeps the host busy; `stream` means nothing
+        held_up,  ///< the compute stream lost this time to a collective issued after its kernels
+    };
     Stream stream;
     CostClass cost_class;
+    Kind kind;
+    Phase phase;
+    std::uint32_t segment, repetition;
     const char* name;
     double start, duration;
 };
@@ -51,7 +59,7 @@ class Timeline {
     const Playback& play_again(const PlayOptions& options);
 
  private:
-    enum class Kind : std::uint8_t { run, record, wait, host_wait, host_work, loop };
+    enum class Kind : std::uint8_t { run, join, record, wait, host_wait, host_work, loop, call };
     enum class Beside : std::uint8_t { nothing, kernels, attention };  ///< what a collective takes SMs from
     enum class Link : std::uint8_t { none, inside, across };
 
@@ -59,10 +67,12 @@ class Timeline {
     struct Step {
         double seconds = 0, launch = 0, later_launches = 0;
         const char* name = nullptr;
-        std::uint32_t sync = 0;  ///< or the number of the loop whose body follows
+        std::uint32_t sync = 0;  ///< or the number of the loop whose body follows, or of the routine
         Kind kind = Kind::run;
         Stream stream = Stream::compute;
+        Stream joined = Stream::compute;  ///< a join: `stream` waits for what this one has so far
         CostClass cost_class = CostClass::host_gap;
+        Phase phase = Phase::setup;
         Beside beside = Beside::nothing;
         Link link = Link::none;
         bool blocks_host = false;
@@ -90,19 +100,27 @@ class Timeline {
         Interval& newest(std::size_t back) { return ring[(written - 1 - back) % Capacity]; }
     };
 
-    /// Steps that are played `repeat` times: a segment, or a loop inside one.
+    /// Steps that are played `repeat` times: a segment, a loop inside one, or a routine.
     struct Range {
         std::uint32_t first, last;  ///< steps_
         std::uint32_t repeat;
-        std::uint32_t carried_first, carried_last;  ///< carried_: syncs it waits for before it records them
+        Phase ends_in;
+        /// syncs_of_: those it waits for before it records them, then those it records.
+        std::uint32_t carried = 0, recorded = 0, end = 0;
     };
 
-    void compile(const Schedule& schedule, const Calibration& calibration, const Topology& topology,
-                 AttentionKernel kernel);
-    void find_carried(const Range& range);
+    struct Compiler;
+    void find_syncs(Range& range);
+    void list_syncs(std::uint32_t first, std::uint32_t last);
+    void total_work(const Range& range, double times);
     void play_range(const Range& range, std::size_t depth);
     void play_once(const Step* first, const Step* last);
     void run(const Step& step);
+    void note(const Step& step, Slice::Kind kind, Stream stream, const char* name, double start, double duration) {
+        if (options_.slices == nullptr) return;
+        options_.slices->push_back(
+            {stream, step.cost_class, kind, step.phase, segment_, repetition_, name, start, duration});
+    }
     void run_on_compute(const Step& step, double issue, double least_end);
     double run_elsewhere(const Step& step, double start);
     double stretched(const Step& step, double start);
@@ -117,13 +135,18 @@ class Timeline {
     std::vector<Step> steps_;
     std::vector<Range> segments_;
     std::vector<Range> loops_;
-    std::vector<std::uint32_t> carried_;
-    std::vector<std::uint32_t> recorded_in_;  ///< by sync, the last find_carried() that saw it recorded
+    std::vector<Range> routines_;
+    /// Some sync is waited for elsewhere than right behind its record. Nothing of the following is needed otherwise.
+    bool keeps_syncs_ = false;
+    std::vector<std::uint32_t> syncs_of_;     ///< of the ranges
+    std::vector<std::uint32_t> recorded_in_;  ///< by sync, the last find_syncs() that saw it recorded
+    std::vector<std::uint32_t> recorded_;     ///< scratch of find_syncs()
     std::uint32_t marks_ = 0;
-    std::vector<std::uint32_t> moved_;  ///< by sync, the last skip() that moved it
-    std::uint32_t skips_ = 0;
     std::uint32_t domain_ = 0;
+    /// What no play can change: time on its stream, and for kernels of the compute stream their share of the step.
+    std::array<double, cost_class_count> busy_{}, exposed_{};
 
+    std::uint32_t segment_ = 0, repetition_ = 0;  ///< that is being played
     double host_ = 0;
     Moment host_released_;  ///< what last held the host back
     bool host_waited_ = false;

@@ -15,9 +15,10 @@ using Words = std::vector<std::string>;
 ExitCode plan_command(const Words& words);
 ExitCode max_context_command(const Words& words);
 ExitCode recommend_command(const Words& words);
-ExitCode show_command(const Words& words);
-ExitCode sweep_command(const Words& words);
 ExitCode what_if_command(const Words& words);
+ExitCode sweep_command(const Words& words);
+ExitCode simulate_command(const Words& words);
+ExitCode show_command(const Words& words);
 
 struct Command {
     const char* name;
@@ -26,12 +27,13 @@ struct Command {
 };
 
 inline constexpr std::array commands{
-    Command{"plan", "does one configuration fit, and what takes the memory", plan_command},
-    Command{"max-context", "per method: the longest context, and what stops it", max_context_command},
+    Command{"plan", "does one configuration fit, what takes the memory, how long is a step", plan_command},
+    Command{"max-context", "per method: the longest context, what stops it, and its step time", max_context_command},
     Command{"recommend", "the fastest recipe that fits a context, or the one that reaches furthest", recommend_command},
     Command{"what-if", "a configuration against changed ones: what moves, by how much", what_if_command},
     Command{"sweep", "every combination of lists of values, one row each", sweep_command},
-    Command{"show", "models, clusters, recipes and methods that are built in", show_command},
+    Command{"simulate", "where the time of one step goes, and its timeline", simulate_command},
+    Command{"show", "models, clusters, calibrations, recipes and methods that are built in", show_command},
 };
 
 }  // namespace headroom
