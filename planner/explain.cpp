@@ -105,8 +105,8 @@ std::optional<Curve> curve(const Candidate& chosen, const Bed& bed, Evaluator& e
 Tokens longest_context_of(Recipe recipe, Tokens step, const Bed& bed, Evaluator& evaluator) {
     const auto fits_at = [&](std::int64_t steps) {
         recipe.context = step * steps;
-        return is_valid(recipe, bed) &&
-               fits(evaluator.verdict(bed.model, bed.cluster, recipe), recipe, bed) && holds(evaluator, recipe, bed);
+        return is_valid(recipe, bed) && fits(evaluator.verdict(bed.model, bed.cluster, recipe), recipe, bed) &&
+               holds(evaluator, recipe, bed);
     };
     if (!fits_at(1)) return {};
     std::int64_t good = 1;

@@ -20,12 +20,12 @@ std::vector<Difference> differences(const Recipe& from, const Recipe& to);
 struct Alternative {
     std::vector<Difference> changed;
     Candidate candidate;
-    Bytes peak_change;          ///< of the step's peak on the worst rank
-    double peak_share = 0;      ///< of the chosen recipe's peak
-    Bytes host_change;          ///< per node
-    double speed_change = 0;    ///< of the chosen recipe's tokens/s per GPU
-    bool fits = false;          ///< with the margin
-    Bytes device_short;         ///< beyond what the margin leaves; 0 when it fits there
+    Bytes peak_change;        ///< of the step's peak on the worst rank
+    double peak_share = 0;    ///< of the chosen recipe's peak
+    Bytes host_change;        ///< per node
+    double speed_change = 0;  ///< of the chosen recipe's tokens/s per GPU
+    bool fits = false;        ///< with the margin
+    Bytes device_short;       ///< beyond what the margin leaves; 0 when it fits there
     Bytes host_short;
 };
 Alternative compare(const Candidate& chosen, const Candidate& other, const Bed& bed, Evaluator& evaluator);

@@ -122,8 +122,7 @@ void add_settings(const Plan& plan, const Calibration& calibration, std::vector<
 
 template <class Size>
 std::vector<Influence> strongest(std::vector<Influence> all, std::size_t count, Size size) {
-    std::stable_sort(all.begin(), all.end(),
-                     [&](const Influence& a, const Influence& b) { return size(a) > size(b); });
+    std::stable_sort(all.begin(), all.end(), [&](const Influence& a, const Influence& b) { return size(a) > size(b); });
     std::erase_if(all, [&](const Influence& influence) { return !(size(influence) > decltype(size(influence)){}); });
     if (all.size() > count) all.resize(count);
     return all;

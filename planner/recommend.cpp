@@ -138,9 +138,8 @@ class Advisor {
         miss.fits_up_to = longest_context_of(candidate.recipe, step, bed_, evaluator);
         std::vector<Alternative> turned = turned_options(candidate, structure, bed_, evaluator);
         std::erase_if(turned, [](const Alternative& turn) { return !turn.fits; });
-        const auto least = std::max_element(turned.begin(), turned.end(), [](const auto& a, const auto& b) {
-            return a.speed_change < b.speed_change;
-        });
+        const auto least = std::max_element(
+            turned.begin(), turned.end(), [](const auto& a, const auto& b) { return a.speed_change < b.speed_change; });
         if (least != turned.end()) {
             miss.turn = least->changed;
             miss.turn_costs = -least->speed_change;

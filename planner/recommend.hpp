@@ -44,7 +44,7 @@ struct Recommendations {
     Tokens context;        ///< asked for, or the longest found
     bool longest = false;  ///< the context is the answer
     bool exhaustive = false;
-    Tokens step;           ///< contexts that were tried are multiples of it
+    Tokens step;  ///< contexts that were tried are multiples of it
     double tie = 0;
     std::vector<Recommendation> list;
     std::vector<NearMiss> near_misses;

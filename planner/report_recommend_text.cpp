@@ -34,10 +34,10 @@ std::string heading(const Recommendations& answer, const Style& style) {
     std::string bench = bench_line(answer.model, answer.cluster);
     bench.pop_back();
     const std::string exact = with_separators(answer.context.value);
-    const std::string what =
-        answer.longest ? fmt::format("Longest context, in steps of {}: {} ({} tokens)", short_tokens(answer.step),
-                                     approximate_tokens(answer.context), exact)
-                       : fmt::format("Fastest at {} tokens", exact);
+    const std::string what = answer.longest
+                                 ? fmt::format("Longest context, in steps of {}: {} ({} tokens)",
+                                               short_tokens(answer.step), approximate_tokens(answer.context), exact)
+                                 : fmt::format("Fastest at {} tokens", exact);
     const std::string spare = fmt::format("with {} of the GPU's and {} of the host's usable memory to spare",
                                           percent(answer.margin.device), percent(answer.margin.host));
     return style.strong(bench) + "\n" + paragraph(what + ", " + spare);
@@ -59,18 +59,19 @@ std::string ranking(const Recommendations& answer) {
                    fmt::format("{:.0f}", in_gib(row.plan.host.peak_per_node)), speed_range(row.candidate)});
     }
     return table.text() +
-           paragraph("degrees are Ulysses x ring, then U heads per stage or the chunk; GPU GiB is peak/usable, host is "
-                     "GiB per node; speed with its interval");
+           paragraph(
+               "degrees are Ulysses x ring, then U heads per stage or the chunk; GPU GiB is peak/usable, host is "
+               "GiB per node; speed with its interval");
 }
 
 /// The changes as a sentence about the other recipe.
 std::string against(const Alternative& other) {
     const double speed = other.speed_change;
-    std::string text = std::abs(speed) < 5e-4 ? "as fast"
-                                              : fmt::format("{:.1f}% {}", 100 * std::abs(speed),
-                                                            speed > 0 ? "faster" : "slower");
-    text += fmt::format(", the step's peak {} GiB ({})", signed_gib(other.peak_change),
-                        signed_percent(other.peak_share));
+    std::string text = std::abs(speed) < 5e-4
+                           ? "as fast"
+                           : fmt::format("{:.1f}% {}", 100 * std::abs(speed), speed > 0 ? "faster" : "slower");
+    text +=
+        fmt::format(", the step's peak {} GiB ({})", signed_gib(other.peak_change), signed_percent(other.peak_share));
     if (other.device_short.value > 0) {
         text += fmt::format("; does not fit, {} GiB short on the GPU", one_decimal(other.device_short));
     } else if (other.host_short.value > 0) {
@@ -92,9 +93,8 @@ std::vector<Alternative> telling(const std::vector<Alternative>& all) {
         std::vector<Alternative> same;
         std::copy_if(all.begin(), all.end(), std::back_inserter(same),
                      [&](const Alternative& other) { return other.changed.front().key == key; });
-        const auto fastest = std::max_element(same.begin(), same.end(), [](const auto& a, const auto& b) {
-            return a.speed_change < b.speed_change;
-        });
+        const auto fastest = std::max_element(
+            same.begin(), same.end(), [](const auto& a, const auto& b) { return a.speed_change < b.speed_change; });
         const auto leanest = std::min_element(
             same.begin(), same.end(), [](const auto& a, const auto& b) { return a.peak_change < b.peak_change; });
         chosen.push_back(*fastest);

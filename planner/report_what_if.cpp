@@ -69,22 +69,25 @@ struct Block {
         };
         row("verdict", [](const Plan& p) { return std::string(p.fits ? "fits" : "does not fit"); });
         row("GPU peak, GiB", [](const Plan& p) { return gib(p.device.peak); });
-        row("GPU margin, GiB", [](const Plan& p) { return gib(p.device.usable - p.device.peak - p.device.unreturnable); });
+        row("GPU margin, GiB",
+            [](const Plan& p) { return gib(p.device.usable - p.device.peak - p.device.unreturnable); });
         row("host, GiB per node", [](const Plan& p) { return gib(p.host.peak_per_node); });
         row("step, s", [](const Plan& p) { return p.step ? seconds_of(p.step->time.seconds.value) : "-"; });
-        row("tokens/s/GPU", [](const Plan& p) { return p.step ? four_digits(p.step->tokens_per_second_per_gpu) : "-"; });
+        row("tokens/s/GPU",
+            [](const Plan& p) { return p.step ? four_digits(p.step->tokens_per_second_per_gpu) : "-"; });
         return shown.text() + "\n";
     }
 };
 
 std::string sentence(const Plan& base, const Variant& variant) {
     const double peak = static_cast<double>((variant.plan.device.peak - base.device.peak).value);
-    std::string text = fmt::format("{}; the step's peak {} GiB ({})", verdict_change(base, variant.plan),
-                                   signed_gib_of(peak), signed_percent(peak / static_cast<double>(base.device.peak.value)));
+    std::string text =
+        fmt::format("{}; the step's peak {} GiB ({})", verdict_change(base, variant.plan), signed_gib_of(peak),
+                    signed_percent(peak / static_cast<double>(base.device.peak.value)));
     if (base.step && variant.plan.step) {
-        text += fmt::format(", speed {}", signed_percent(variant.plan.step->tokens_per_second_per_gpu /
-                                                             base.step->tokens_per_second_per_gpu -
-                                                         1));
+        text += fmt::format(
+            ", speed {}",
+            signed_percent(variant.plan.step->tokens_per_second_per_gpu / base.step->tokens_per_second_per_gpu - 1));
     }
     if (!variant.plan.fits) text += ". " + variant.plan.verdict;
     return text;
@@ -93,7 +96,10 @@ std::string sentence(const Plan& base, const Variant& variant) {
 std::string influence_text(const std::vector<Influence>& all, const Style& style) {
     if (all.empty()) return {};
     std::string text = style.strong("What moves the answer most") + "\n";
-    Table table({{"constant or setting", Align::left, true}, {"kind"}, {"moves"}, {"down", Align::right},
+    Table table({{"constant or setting", Align::left, true},
+                 {"kind"},
+                 {"moves"},
+                 {"down", Align::right},
                  {"up", Align::right}});
     const auto kind = [](const Influence& i) { return std::string(i.setting ? "setting" : "constant"); };
     for (const Influence& i : strongest_on_speed(all, named_influences)) {

@@ -16,9 +16,7 @@ namespace {
 constexpr double slack_of_changes = 0.1;
 constexpr double slack_of_step = 1e-5;
 
-Bytes share(Bytes bytes, double part) {
-    return {static_cast<std::int64_t>(static_cast<double>(bytes.value) * part)};
-}
+Bytes share(Bytes bytes, double part) { return {static_cast<std::int64_t>(static_cast<double>(bytes.value) * part)}; }
 
 /// States that this choice keeps on the device although it could have them on the host.
 Bytes movable_states(const Workload& work, const StateChoice& choice) {
@@ -234,7 +232,8 @@ void StructureSearch::predict(Checkpointing checkpointing, double threshold, std
             changes += std::abs(known);
         }
         const double least = sum - slack_of_changes * changes - slack_of_step * step.seconds.value;
-        if (least <= slowest) list.push_back({options, least, departures(structure_.recipe(options), structure_.published)});
+        if (least <= slowest)
+            list.push_back({options, least, departures(structure_.recipe(options), structure_.published)});
     }
 }
 
@@ -245,9 +244,8 @@ std::optional<Candidate> StructureSearch::pruned(double threshold, double tie) {
     for (const Checkpointing checkpointing : {Checkpointing::none, Checkpointing::full}) {
         predict(checkpointing, threshold, list);
     }
-    std::stable_sort(list.begin(), list.end(), [](const Predicted& a, const Predicted& b) {
-        return a.least_seconds < b.least_seconds;
-    });
+    std::stable_sort(list.begin(), list.end(),
+                     [](const Predicted& a, const Predicted& b) { return a.least_seconds < b.least_seconds; });
     const double tokens = tokens_per_second_per_gpu(structure_.base, Seconds{1});
     std::optional<Candidate> fastest;
     for (const Predicted& predicted : list) {

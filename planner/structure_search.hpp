@@ -71,9 +71,9 @@ class StructureSearch {
     const Bed& bed_;
     Evaluator& evaluator_;
     Bytes device_limit_, host_limit_;
-    std::vector<Bytes> kept_states_;        ///< by index of states: bytes on the device that could be on the host
+    std::vector<Bytes> kept_states_;         ///< by index of states: bytes on the device that could be on the host
     std::vector<std::uint8_t> lean_states_;  ///< by index of states: the leanest of the same strategy
-    std::vector<Lean> lean_;                ///< by index_of
+    std::vector<Lean> lean_;                 ///< by index_of
     SearchCounts counts_;
     bool something_fits_ = false;
 };

@@ -123,9 +123,12 @@ void times(Cells& cells, const Transformer& model, const Cluster& cluster, const
            AttentionCount count) {
     const auto speed = [&](Seconds seconds) { return tokens_per_second_per_gpu(recipe, seconds); };
     const double flops = model_flops(model, recipe.context, recipe.batch, count).total() / recipe.context_parallel();
-    const std::array values{step.seconds.value,   step.low.value,
-                            step.high.value,      speed(step.seconds),
-                            speed(step.high),     speed(step.low),
+    const std::array values{step.seconds.value,
+                            step.low.value,
+                            step.high.value,
+                            speed(step.seconds),
+                            speed(step.high),
+                            speed(step.low),
                             flops / (step.seconds.value * cluster.peak_bf16.value)};
     for (std::size_t i = 0; i < values.size(); ++i) cells.real(time_columns[i], values[i]);
     cells.truth("inside_calibrated_domain", step.domain == 0);
@@ -184,8 +187,8 @@ std::string RowWriter::row(std::int64_t index, Evaluator& evaluator, SweepCounts
     }
     const Bytes usable = cluster.device_memory - sum(outside_terms(cluster, recipe));
     const Bytes host_usable = usable_host_memory(cluster);
-    const bool timed = basis.calibration &&
-                       basis.calibration->attention[static_cast<std::size_t>(recipe.attention_kernel)].known();
+    const bool timed =
+        basis.calibration && basis.calibration->attention[static_cast<std::size_t>(recipe.attention_kernel)].known();
     Evaluation evaluation;
     if (timed) {
         evaluation = evaluator.evaluate(model, cluster, recipe, *basis.calibration);

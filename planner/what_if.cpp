@@ -22,7 +22,8 @@ void add(Amounts& amounts, const std::string& name, double value) {
 std::vector<DeltaRow> deltas(const Comparison& comparison, const std::function<Amounts(const Plan&)>& read) {
     std::vector<DeltaRow> rows;
     const auto row_of = [&](const std::string& name) -> DeltaRow& {
-        const auto known = std::find_if(rows.begin(), rows.end(), [&](const DeltaRow& row) { return row.name == name; });
+        const auto known =
+            std::find_if(rows.begin(), rows.end(), [&](const DeltaRow& row) { return row.name == name; });
         if (known != rows.end()) return *known;
         rows.push_back({name, 0, std::vector<double>(comparison.variants.size())});
         return rows.back();

@@ -34,8 +34,7 @@ Progress::Progress(std::string unit, std::int64_t total, std::int64_t already, C
 
 std::string Progress::line(std::int64_t done, double elapsed) const {
     const std::int64_t percent = total_ > 0 ? done * 100 / total_ : 100;
-    std::string text =
-        fmt::format("{} of {} {} ({}%)", with_separators(done), with_separators(total_), unit_, percent);
+    std::string text = fmt::format("{} of {} {} ({}%)", with_separators(done), with_separators(total_), unit_, percent);
     const std::int64_t fresh = done - already_;
     if (fresh <= 0 || elapsed <= 0) return text;
     const double rate = static_cast<double>(fresh) / elapsed;

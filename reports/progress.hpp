@@ -12,7 +12,7 @@ namespace headroom {
 
 class Progress {
  public:
-    using Clock = std::function<double()>;                ///< seconds, from any origin
+    using Clock = std::function<double()>;  ///< seconds, from any origin
     using Terminal = std::function<void(std::string_view)>;
 
     /// `unit` stands behind the counts ("rows"). `already` were done before this run and say nothing about the rate.

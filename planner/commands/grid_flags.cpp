@@ -86,7 +86,8 @@ void read_file_values(const Value& map, Lists& lists) {
 
 void read_file(const std::string& path, Lists& lists) {
     const Value root = parse_yaml(read_text_file(path), path);
-    if (!root.is_map()) throw Error("a grid must be a map of keys", root.where(), "begin with e.g. 'context: [1M, 2M]'");
+    if (!root.is_map())
+        throw Error("a grid must be a map of keys", root.where(), "begin with e.g. 'context: [1M, 2M]'");
     read_file_values(root, lists);
 }
 
@@ -187,7 +188,8 @@ std::vector<FlagGroup> grid_flags() {
     machine.title = "Model and machine; comma lists";
     std::erase_if(recipe.flags, [](const Flag& flag) { return std::string(flag.name) == "set"; });
     recipe.flags.push_back({"set", "KEY=VALUES", "any recipe key with a comma list; may be repeated", 0, true});
-    recipe.flags.push_back({"grid", "FILE", "YAML: model, cluster, nodes, gpus and recipe keys, each a value or a list"});
+    recipe.flags.push_back(
+        {"grid", "FILE", "YAML: model, cluster, nodes, gpus and recipe keys, each a value or a list"});
     return {machine, recipe};
 }
 

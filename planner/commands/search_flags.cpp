@@ -40,7 +40,8 @@ std::vector<std::string> split_list(const std::string& list, const std::string& 
         const std::string item = list.substr(at, end - at);
         const std::size_t first = item.find_first_not_of(' ');
         if (first == std::string::npos) {
-            throw Error(fmt::format("'{}' has an empty item", printable(list)), flag, "write values between the commas");
+            throw Error(fmt::format("'{}' has an empty item", printable(list)), flag,
+                        "write values between the commas");
         }
         items.push_back(item.substr(first, item.find_last_not_of(' ') - first + 1));
         at = end + 1;

@@ -136,7 +136,8 @@ RowFormat read_format(const Arguments& arguments) {
     const std::string format = arguments.get("format").value_or("csv");
     if (format == "csv") return RowFormat::csv;
     if (format == "jsonl") return RowFormat::json_lines;
-    throw Error("unknown format '" + format + "'", "--format", suggestion(format, {"csv", "jsonl"}, "use csv or jsonl"));
+    throw Error("unknown format '" + format + "'", "--format",
+                suggestion(format, {"csv", "jsonl"}, "use csv or jsonl"));
 }
 
 }  // namespace

@@ -106,8 +106,7 @@ auto at(const std::string& place, Work work) {
 std::vector<Variant> read_variants(const Arguments& arguments, const Base& base, const TimeBasis& basis) {
     std::vector<Variant> variants;
     const auto add = [&](const std::vector<std::string>& assignments, const std::string& place, const Settings& file) {
-        variants.push_back(
-            at(place, [&] { return variant_of(base, assignments, place, file, basis, arguments); }));
+        variants.push_back(at(place, [&] { return variant_of(base, assignments, place, file, basis, arguments); }));
     };
     if (const auto set = arguments.all("set"); !set.empty()) add(set, "--set " + printable(set.front()), {});
     for (const std::string& change : arguments.all("change")) {
@@ -141,8 +140,7 @@ ExitCode what_if_command(const Words& words) {
     }
     const TimeBasis basis = read_time_basis(arguments, base.request.cluster);
     Comparison comparison;
-    comparison.base =
-        make_plan(base.request.model, base.request.cluster, resolve(base.request, said), basis);
+    comparison.base = make_plan(base.request.model, base.request.cluster, resolve(base.request, said), basis);
     comparison.variants = read_variants(arguments, base, basis);
     std::vector<Influence> moved;
     if (sensitivity) {
