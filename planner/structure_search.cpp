@@ -84,10 +84,13 @@ Candidate StructureSearch::evaluated(const Options& options) {
 }
 
 std::optional<Candidate> StructureSearch::fitting(const Options& options) {
-    Candidate candidate = evaluated(options);
+    const auto [known, fresh] = seen_.try_emplace(index_of(options));
+    if (!fresh) return known->second;
+    const Candidate candidate = evaluated(options);
     ++counts_.evaluated;
     if (!fits(candidate.evaluation.memory, candidate.recipe, bed_)) return std::nullopt;
     ++counts_.fitting;
+    known->second = candidate;
     return candidate;
 }
 

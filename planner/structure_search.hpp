@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <unordered_map>
 #include <vector>
 
 #include "planner/search.hpp"
@@ -56,7 +57,7 @@ class StructureSearch {
     };
 
     Candidate evaluated(const Options& options);
-    /// The candidate, counted, when it fits.
+    /// The candidate when it fits; evaluated and counted once.
     std::optional<Candidate> fitting(const Options& options);
     std::int64_t index_of(const Options& options) const;
     const Verdict& lean_verdict(Options options);
@@ -74,6 +75,7 @@ class StructureSearch {
     std::vector<Bytes> kept_states_;         ///< by index of states: bytes on the device that could be on the host
     std::vector<std::uint8_t> lean_states_;  ///< by index of states: the leanest of the same strategy
     std::vector<Lean> lean_;                 ///< by index_of
+    std::unordered_map<std::int64_t, std::optional<Candidate>> seen_;  ///< by index_of
     SearchCounts counts_;
     bool something_fits_ = false;
 };
