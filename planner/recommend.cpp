@@ -42,12 +42,12 @@ class Advisor {
         result.considered = ranking.considered;
         result.evaluated = ranking.evaluated;
         result.feasible = ranking.fitting;
-        result.refusal = space.first_refusal;
-        result.refused_key = space.refused_key;
+        result.refusal = space.refusal;
         result.list.resize(ranking.best.size());
         oneapi::tbb::parallel_for(std::size_t{0}, ranking.best.size(),
                                   [&](std::size_t i) { result.list[i] = explained(ranking.best, i, space); });
         result.near_misses = near_misses(result, space);
+        if (result.list.empty() && result.considered > 0) result.fits_on_nodes = enough_nodes(result.context);
         if (question_.front) result.front = front(result);
         return result;
     }
@@ -56,6 +56,19 @@ class Advisor {
     SearchSpace space_at(Tokens context, Settings said) const {
         said.context = context;
         return search_space(said, question_.published, question_.model, question_.cluster);
+    }
+
+    int enough_nodes(Tokens context) const {
+        constexpr int most_doublings = 6;
+        Settings said = question_.said;
+        said.context = context;
+        Cluster cluster = question_.cluster;
+        for (int doubling = 0; doubling < most_doublings; ++doubling) {
+            cluster.nodes *= 2;
+            const Bed bed{question_.model, cluster, bed_.calibration, question_.margin};
+            if (any_fits(search_space(said, question_.published, question_.model, cluster), bed)) return cluster.nodes;
+        }
+        return 0;
     }
 
     bool any_fits_at(std::int64_t steps, const Settings& said) const {

@@ -48,9 +48,10 @@ struct Recommendations {
     double tie = 0;
     std::vector<Recommendation> list;
     std::vector<NearMiss> near_misses;
+    int fits_on_nodes = 0;          ///< when nothing fits: doublings of the nodes until something does; 0 = none tried
     std::vector<FrontPoint> front;  ///< longest context last, each slower than the one before it
     std::int64_t considered = 0, evaluated = 0, feasible = 0;
-    std::string refusal, refused_key;  ///< when no candidate is valid at all
+    std::optional<Error> refusal;  ///< why, when no candidate is valid at all
 };
 
 struct Question {

@@ -211,7 +211,12 @@ std::string signed_percent(double share) {
 std::string recommend_text(const Recommendations& answer, const Style& style) {
     std::string text = heading(answer, style) + "\n";
     if (answer.list.empty()) {
-        text += style.bad("No recipe fits.") + "\n" + misses(answer, style) + counts(answer);
+        text += style.bad("No recipe fits.") + "\n";
+        if (answer.fits_on_nodes > 0) {
+            text += fmt::format("With {} nodes ({} GPUs) something does.\n", answer.fits_on_nodes,
+                                answer.fits_on_nodes * answer.cluster.gpus_per_node);
+        }
+        text += misses(answer, style) + counts(answer);
         return text;
     }
     const Recommendation& first = answer.list.front();

@@ -5,7 +5,6 @@
 #include <limits>
 
 #include "models/constraints.hpp"
-#include "models/error.hpp"
 #include "planner/max_context.hpp"
 
 namespace headroom {
@@ -188,10 +187,7 @@ class Enumeration {
                 throw Error(std::string(implementation_ceiling_reason), "context");
             }
         } catch (const Error& error) {
-            if (space_.first_refusal.empty()) {
-                space_.first_refusal = error.what();
-                space_.refused_key = error.where();
-            }
+            if (!space_.refusal) space_.refusal = error;
             return;
         }
         found.published = as_published(found.base, family, said_);

@@ -5,9 +5,10 @@
 
 #include <array>
 #include <cstdint>
-#include <string>
+#include <optional>
 #include <vector>
 
+#include "models/error.hpp"
 #include "models/settings.hpp"
 #include "planner/offered.hpp"
 
@@ -45,8 +46,7 @@ struct Structure {
 struct SearchSpace {
     std::vector<Family> families;
     std::vector<Structure> structures;  ///< batches of one structure follow each other, smallest first
-    std::string first_refusal;          ///< when nothing is valid: the rule that the first candidate breaks
-    std::string refused_key;
+    std::optional<Error> refusal;       ///< the rule that the first invalid candidate breaks
 
     std::int64_t size() const;
 };

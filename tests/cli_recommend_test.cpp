@@ -158,7 +158,10 @@ TEST_CASE("nothing fits: the answer says what is missing, and --require-fit ends
     Words required = words;
     required.emplace_back("--require-fit");
     CHECK(run_headroom(required).status == 3);
-    CHECK(json_of(words)["recommendations"].empty());
+    const Json json = json_of(words);
+    CHECK(json["recommendations"].empty());
+    CHECK(json["fits_on_nodes"] > 1);
+    CHECK(contains(text.out, "something does"));
 }
 
 TEST_CASE("a fixed setting stays fixed") {

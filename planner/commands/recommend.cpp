@@ -80,9 +80,8 @@ Question read_question(const Arguments& arguments) {
 void refuse_impossible(const Arguments& arguments, const Recommendations& answer) {
     if (answer.considered > 0) return;
     pointing_to_origin(read_request(arguments), [&] {
-        const bool known = !answer.refusal.empty();
-        throw Error(known ? answer.refusal : "no recipe is possible with these settings",
-                    known ? answer.refused_key : "headroom recommend", "leave out what fixes it, or change it");
+        if (answer.refusal) throw Error(*answer.refusal);
+        throw Error("no recipe is possible with these settings", "headroom recommend", "leave out what fixes them");
     });
 }
 
