@@ -16,7 +16,7 @@ constexpr double quiet_seconds = 1.0;
 constexpr double between_draws = 0.1;  // seconds
 
 std::string time_left(double seconds) {
-    if (seconds < 60) return fmt::format("{:.0f} s left", std::ceil(seconds));
+    if (seconds < 120) return fmt::format("{:.0f} s left", std::ceil(seconds));
     const auto minutes = static_cast<std::int64_t>(std::ceil(seconds / 60));
     if (minutes < 60) return fmt::format("{} min left", minutes);
     return fmt::format("{} h {:02} min left", minutes / 60, minutes % 60);
