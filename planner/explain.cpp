@@ -25,7 +25,9 @@ Curve::Point point(const Candidate& chosen, const Recipe& recipe, std::int64_t v
     Curve::Point found;
     found.value = value;
     found.candidate = evaluate(evaluator, recipe, bed);
-    found.fits = fits(found.candidate.evaluation.memory, recipe, bed) && holds(evaluator, recipe, bed);
+    const bool allocated_fits = fits(found.candidate.evaluation.memory, recipe, bed);
+    found.sticks = allocated_fits && !holds(evaluator, recipe, bed);
+    found.fits = allocated_fits && !found.sticks;
     found.chosen = recipe == chosen.recipe;
     return found;
 }

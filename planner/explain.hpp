@@ -41,6 +41,7 @@ struct Curve {
         std::int64_t value = 0;
         Candidate candidate;
         bool fits = false, chosen = false;
+        bool sticks = false;  ///< allocated bytes fit, what the allocator cannot give back does not
         bool shipped = true;  ///< false: the shipped code does not run it, its buffers would be these
     };
     std::vector<Point> points;

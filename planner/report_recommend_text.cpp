@@ -132,7 +132,7 @@ std::string why(const Recommendations& answer, const Style& style) {
 std::string curve_text(const Curve& curve, const Style& style) {
     Table table({{curve.key, Align::right}, {"GPU GiB", Align::right}, {"tokens/s/GPU", Align::right}, {""}});
     for (const Curve::Point& point : curve.points) {
-        std::string note = point.fits ? "" : "does not fit";
+        std::string note = point.fits ? "" : point.sticks ? "too fragmented" : "does not fit";
         if (!point.shipped) note += std::string(note.empty() ? "" : ", ") + "not in the shipped code";
         if (point.chosen) note = "<- chosen";
         table.row({with_separators(point.value), gib(point.candidate.evaluation.memory.device_peak),
