@@ -215,11 +215,22 @@ void check(const Recipe& recipe, const Transformer& model, const Cluster& cluste
     check_offload(recipe);
 }
 
+namespace {
+
+/// 1048576 -> "1,048,576".
+std::string grouped(std::int64_t number) {
+    std::string digits = std::to_string(number);
+    for (std::size_t at = digits.size(); at > 3; at -= 3) digits.insert(at - 3, 1, ',');
+    return digits;
+}
+
+}  // namespace
+
 std::vector<std::string> warnings(const Recipe& recipe, const Transformer& model, const Cluster& cluster) {
     std::vector<std::string> list;
     if (model.max_positions > 0 && recipe.context.value > model.max_positions) {
         list.push_back(fmt::format("{} was trained for {} positions; the context is {}", model.name,
-                                   model.max_positions, recipe.context.value));
+                                   grouped(model.max_positions), grouped(recipe.context.value)));
     }
     if (model.kv_heads < recipe.ulysses) {
         list.push_back(fmt::format("{} KV heads are replicated {} times to reach ulysses degree {}", model.kv_heads,

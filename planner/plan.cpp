@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "models/constraints.hpp"
+#include "models/error.hpp"
 #include "models/training_step.hpp"
 #include "planner/evaluate.hpp"
 #include "planner/outside.hpp"
@@ -96,7 +97,7 @@ std::string verdict_sentence(const Plan& plan) {
 
 }  // namespace
 
-Plan make_plan(const Transformer& model, const Cluster& cluster, const Recipe& recipe) {
+Plan make_plan(const Transformer& model, const Cluster& cluster, const Recipe& recipe, const TimeBasis& basis) {
     Plan plan;
     plan.model = model;
     plan.cluster = cluster;
@@ -128,7 +129,23 @@ Plan make_plan(const Transformer& model, const Cluster& cluster, const Recipe& r
         plan.warnings.push_back(fmt::format("host memory is a warning zone: {:.0f} of {:.0f} GiB of a node are used",
                                             gib(plan.host.peak_per_node), gib(plan.host.capacity_per_node)));
     }
+    add_step(plan, basis, evaluator);
     return plan;
+}
+
+void add_step(Plan& plan, const TimeBasis& basis, Evaluator& evaluator) {
+    if (!basis.calibration) {
+        if (!basis.missing.empty()) plan.warnings.push_back("no step time: " + basis.missing);
+        return;
+    }
+    try {
+        check(*basis.calibration, plan.recipe.attention_kernel);
+    } catch (const Error& error) {
+        plan.warnings.push_back(fmt::format("no step time: {}; {}", error.what(), error.hint()));
+        return;
+    }
+    plan.step = predict(plan.model, plan.cluster, plan.recipe, *basis.calibration, evaluator, basis.count);
+    plan.warnings.insert(plan.warnings.end(), plan.step->warnings.begin(), plan.step->warnings.end());
 }
 
 }  // namespace headroom

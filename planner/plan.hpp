@@ -2,6 +2,7 @@
 // Does one configuration fit: device bytes on the worst rank, host bytes per node, and what they consist of.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -9,6 +10,7 @@
 #include "models/recipe.hpp"
 #include "models/schedule.hpp"
 #include "models/transformer.hpp"
+#include "planner/step.hpp"
 
 namespace headroom {
 
@@ -57,12 +59,16 @@ struct Plan {
     DeviceMemory device;
     HostMemory host;
     bool fits = false;
-    std::string verdict;  ///< one sentence
+    std::string verdict;                 ///< one sentence
+    std::optional<StepPrediction> step;  ///< absent without constants; `warnings` then says why
     std::vector<std::string> warnings;
 };
 
-/// Plans a recipe that `check` accepts.
-Plan make_plan(const Transformer& model, const Cluster& cluster, const Recipe& recipe);
+/// Plans a recipe that `check` accepts; with a step time when there are constants for it.
+Plan make_plan(const Transformer& model, const Cluster& cluster, const Recipe& recipe, const TimeBasis& basis = {});
+
+/// Gives a plan its step time, or the reason why it has none.
+void add_step(Plan& plan, const TimeBasis& basis, Evaluator& evaluator);
 
 /// Only the two questions of a search, without names, parts and reserved bytes: much faster than make_plan.
 struct Verdict {
