@@ -33,6 +33,7 @@ struct RankMemory {
     ReservedMemory reserved;
     std::string phase;
     std::vector<LiveTensors> alive;
+    std::vector<LiveTensors> on_host;
 };
 
 RankMemory measure(Evaluator& evaluator, const Workload& work) {
@@ -42,6 +43,7 @@ RankMemory measure(Evaluator& evaluator, const Workload& work) {
     rank.reserved = evaluator.reserved.run(evaluator.schedule, work.recipe.expandable_segments);
     rank.phase = describe(evaluator.schedule, rank.profile.at, work.model.layers);
     rank.alive = evaluator.replay.alive_at(evaluator.schedule, rank.profile.at);
+    rank.on_host = evaluator.replay.host_peaks(evaluator.schedule);
     return rank;
 }
 
@@ -72,6 +74,9 @@ HostMemory host_memory(const Cluster& cluster, const RankMemory& rank) {
     host.pinned_per_node = rank.profile.pinned_peak * cluster.gpus_per_node;
     host.pageable_per_node = rank.profile.pageable_peak * cluster.gpus_per_node;
     host.peak_per_node = host.pinned_per_node + host.pageable_per_node;
+    for (const LiveTensors& tensor : rank.on_host) {
+        host.parts.push_back({tensor.name, tensor.place, tensor.bytes * cluster.gpus_per_node});
+    }
     host.fits = host.peak_per_node <= host.usable_per_node;
     return host;
 }
@@ -145,7 +150,7 @@ void add_step(Plan& plan, const TimeBasis& basis, Evaluator& evaluator) {
         return;
     }
     plan.step = predict(plan.model, plan.cluster, plan.recipe, *basis.calibration, evaluator, basis.count);
-    plan.warnings.insert(plan.warnings.end(), plan.step->warnings.begin(), plan.step->warnings.end());
+    for (std::string& warning : warnings(*plan.step)) plan.warnings.push_back(std::move(warning));
 }
 
 }  // namespace headroom

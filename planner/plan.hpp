@@ -42,13 +42,20 @@ struct DeviceMemory {
     bool fits = false;              ///< peak + unreturnable <= usable
 };
 
+/// Host bytes of a node under one name.
+struct HostPart {
+    std::string name;
+    Place place;  ///< pinned or pageable
+    Bytes bytes;
+};
+
 struct HostMemory {
     Bytes capacity_per_node;
     Bytes usable_per_node;
     Bytes pinned_per_node;  ///< rounded as PyTorch's pinned allocator does
     Bytes pageable_per_node;
     Bytes peak_per_node;
-    std::vector<OutsideTerm> parts;  ///< per node, by name
+    std::vector<HostPart> parts;  ///< largest first, each at its own peak
     bool fits = false;
 };
 

@@ -30,25 +30,30 @@ void refuse_above_peak(const StepPrediction& step, AttentionCount count) {
                 "its rates exceed the cluster's peak_bf16: correct one of them, or leave out --calibration");
 }
 
-std::vector<std::string> doubts(const Calibration& calibration, const Cluster& cluster, const StepTime& time) {
-    std::vector<std::string> list;
-    const auto& machines = calibration.machines;
-    const bool made_for = std::find(machines.begin(), machines.end(), cluster.name) != machines.end();
+std::string doubt(const Calibration& calibration, const Cluster& cluster) {
     if (calibration.kind == "derived") {
-        list.push_back(fmt::format("step time: the constants of {} are derived from another machine's, not measured",
-                                   calibration.name));
-    } else if (!made_for) {
-        list.push_back(fmt::format(
-            "step time: calibration {} was made for {}, not for {}", calibration.name,
-            machines.empty() ? "no cluster by name" : fmt::format("{}", fmt::join(machines, ", ")), cluster.name));
+        return fmt::format("step time: the constants of {} are derived from another machine's, not measured",
+                           calibration.name);
     }
-    if (time.domain != 0) {
-        list.push_back(fmt::format("step time outside of what was measured: {}", fmt::join(time.warnings(), "; ")));
-    }
-    return list;
+    const auto& machines = calibration.machines;
+    if (std::find(machines.begin(), machines.end(), cluster.name) != machines.end()) return "";
+    return fmt::format("step time: calibration {} was made for {}, not for {}", calibration.name,
+                       fmt::join(machines, ", "), cluster.name);
 }
 
 }  // namespace
+
+std::string domain_warning(std::uint32_t domain) {
+    if (domain == 0) return "";
+    return fmt::format("step time outside of what was measured: {}", fmt::join(describe_domain(domain), "; "));
+}
+
+std::vector<std::string> warnings(const StepPrediction& step) {
+    std::vector<std::string> list;
+    if (!step.doubt.empty()) list.push_back(step.doubt);
+    if (step.time.domain != 0) list.push_back(domain_warning(step.time.domain));
+    return list;
+}
 
 double executed_flops(const Schedule& schedule) {
     double total = 0;
@@ -97,7 +102,7 @@ StepPrediction predict(const Transformer& model, const Cluster& cluster, const R
     step.hfu = executed / available;
     step.mfu_convention = convention(count, cluster);
     step.calibration = {calibration.name, calibration.kind};
-    step.warnings = doubts(calibration, cluster, step.time);
+    step.doubt = doubt(calibration, cluster);
     refuse_above_peak(step, count);
     return step;
 }

@@ -36,7 +36,7 @@ struct StepPrediction {
     std::string mfu_convention;
 
     CalibrationName calibration;
-    std::vector<std::string> warnings;  ///< constants that were carried over, and what was never measured like this
+    std::string doubt;  ///< constants that were carried over from another machine; empty when they are its own
 };
 
 /// What step times rest on.
@@ -51,6 +51,11 @@ struct TimeBasis {
 StepPrediction predict(const Transformer& model, const Cluster& cluster, const Recipe& recipe,
                        const Calibration& calibration, Evaluator& evaluator,
                        AttentionCount count = AttentionCount::causal);
+
+/// Sentences for the doubt and for what was never measured like this; none when the prediction is on safe ground.
+std::vector<std::string> warnings(const StepPrediction& step);
+/// The one for bits of Domain; empty for none.
+std::string domain_warning(std::uint32_t domain);
 
 /// Floating-point operations of all matrix products and attention kernels of a schedule.
 double executed_flops(const Schedule& schedule);

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which constants step times rest on, and what MFU counts: --calibration, --mfu.
+#pragma once
+
+#include "models/cluster.hpp"
+#include "planner/commands/arguments.hpp"
+#include "planner/step.hpp"
+
+namespace headroom {
+
+FlagGroup time_flags();
+
+/// The calibration that was named, or that of the cluster. Without one for its architecture there is none, and the
+/// basis says so.
+TimeBasis read_time_basis(const Arguments& arguments, const Cluster& cluster);
+
+}  // namespace headroom
