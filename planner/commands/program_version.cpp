@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "planner/commands/version.hpp"
+#include "planner/commands/program_version.hpp"
 
-#include "version_text.hpp"
+#include "version.hpp"
 
 namespace headroom {
 
