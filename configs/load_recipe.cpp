@@ -5,6 +5,7 @@
 #include <map>
 
 #include "configs/builtin_data.hpp"
+#include "configs/foreign.hpp"
 #include "configs/load.hpp"
 #include "configs/reader.hpp"
 #include "configs/recipe_text.hpp"
@@ -38,8 +39,11 @@ void apply(Settings& settings, const Value& map, std::map<std::string, std::stri
     }
 }
 
-Settings read_recipe(const std::string& text, const std::string& file) {
-    const Value root = parse_yaml(text, file);
+Settings read_recipe(const std::string& text, const std::string& file) { return settings_from(parse_yaml(text, file)); }
+
+}  // namespace
+
+Settings settings_from(const Value& root) {
     if (!root.is_map()) {
         throw Error(fmt::format("a recipe must be a map of keys, not {}", shown(root)), root.where(),
                     "begin with for example 'method: upipe'");
@@ -50,14 +54,12 @@ Settings read_recipe(const std::string& text, const std::string& file) {
     return settings;
 }
 
-}  // namespace
-
 Settings published_recipe(Method method) {
     const std::string name(to_string(method));
     return read_recipe(std::string(builtin_text("recipes", name).value()), "recipes/" + name + ".yaml");
 }
 
-Settings load_recipe(const std::string& path) { return read_recipe(read_text_file(path), path); }
+Settings load_recipe(const std::string& path) { return load_recipe_file(path).settings; }
 
 void set(Settings& settings, const std::string& assignment) {
     const std::size_t equals = assignment.find('=');

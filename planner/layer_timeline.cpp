@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <string>
 
 #include "models/error.hpp"
@@ -87,19 +88,24 @@ std::vector<LayerTimeline::Span> joined(std::vector<LayerTimeline::Span> spans, 
     return result;
 }
 
+/// From the first kernel of the block to its last, with all that other streams do meanwhile, be it for other blocks.
 LayerTimeline::Pass make_pass(std::string_view name, const std::vector<Slice>& slices, const SliceRange& range) {
     LayerTimeline::Pass pass{name, 0, {}};
-    double begin = slices[range.first].start;
+    double begin = std::numeric_limits<double>::infinity();
     double end = 0;
     for (std::size_t i = range.first; i < range.last; ++i) {
+        if (slices[i].stream != Stream::compute) continue;
         begin = std::min(begin, slices[i].start);
         end = std::max(end, slices[i].start + slices[i].duration);
     }
     pass.seconds = end - begin;
-    for (std::size_t i = range.first; i < range.last; ++i) {
-        const Slice& slice = slices[i];
-        pass.spans.push_back({slice.stream, part_of(slice.cost_class), slice.start - begin, slice.duration});
+    for (const Slice& slice : slices) {
+        const double from = std::max(slice.start, begin);
+        const double to = std::min(slice.start + slice.duration, end);
+        if (from >= to) continue;
+        pass.spans.push_back({slice.stream, part_of(slice.cost_class), from - begin, to - from});
     }
+    std::stable_sort(pass.spans.begin(), pass.spans.end(), [](auto& a, auto& b) { return a.start < b.start; });
     pass.spans = joined(std::move(pass.spans), pass.seconds * finest);
     return pass;
 }
@@ -123,7 +129,7 @@ LayerTimeline layer_timeline(const Transformer& model, const Cluster& cluster, c
         if (std::string_view(segments[i].name) != "middle blocks") continue;
         const bool forward = segments[i].phase == Phase::forward;
         const bool recomputes = segments[i].phase == Phase::recompute;
-        const SliceRange range = reader.find(i, segments[i].repeat - 1);
+        const SliceRange range = reader.find(i, segments[i].repeat / 2);
         if (range.first == range.last) continue;
         timeline.passes.push_back(
             make_pass(forward ? "forward" : recomputes ? "recompute and backward" : "backward", slices, range));

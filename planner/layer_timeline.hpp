@@ -26,7 +26,7 @@ struct LayerTimeline {
     std::vector<Pass> passes;
 };
 
-/// From a schedule's last middle block forward and its first one backward, in the steady state; no passes for models
+/// Of a block amid others like it, in the steady state; no passes for models
 /// of fewer than three layers.
 LayerTimeline layer_timeline(const Transformer& model, const Cluster& cluster, const Recipe& recipe, RingRole role,
                              const Calibration& calibration, Evaluator& evaluator);

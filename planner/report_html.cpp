@@ -71,9 +71,9 @@ std::vector<HtmlPage::Fact> facts(const Study& study) {
     const std::string where = fmt::format("{} at {}", display_name(method.method), short_tokens(study.focus));
     const Bytes need = plan.device.peak + plan.device.unreturnable;
     list.push_back({"GPU memory, " + where, gib(need) + " GiB",
-                    fmt::format("of {} that the allocator can have; worst rank", gib(plan.device.usable))});
-    list.push_back({"Host memory per node", gib(plan.host.peak_per_node) + " GiB",
-                    fmt::format("of {} for training", gib(plan.host.usable_per_node))});
+                    fmt::format("of {} GiB that the allocator can have; worst rank", gib(plan.device.usable))});
+    list.push_back({"Host memory per node", three_digits(in_gib(plan.host.peak_per_node)) + " GiB",
+                    fmt::format("of {} GiB for training", three_digits(in_gib(plan.host.usable_per_node)))});
     if (!plan.step) return list;
     const StepPrediction& step = *plan.step;
     list.push_back({"Speed, " + where, three_digits(step.tokens_per_second_per_gpu) + " tokens/s per GPU",
@@ -91,10 +91,6 @@ std::vector<std::string> lead(const Study& study) {
     std::string compared = fmt::format("Methods are compared at {}", tokens_in_words(study.focus));
     compared += study.focus_said || study.method_said ? "." : ", which half of them reach.";
     paragraphs.push_back(compared + why_chosen(study));
-    const MethodStudy& method = chosen(study);
-    if (method.at_focus) {
-        for (const std::string& warning : method.at_focus->warnings) paragraphs.push_back("Note: " + warning + ".");
-    }
     return paragraphs;
 }
 
@@ -171,6 +167,7 @@ HtmlPage report_page(const Study& study, const ReportOrigin& origin) {
     page.good = method.at_focus && method.at_focus->fits;
     page.lead = lead(study);
     page.facts = facts(study);
+    if (method.at_focus) page.notes = method.at_focus->warnings;
     page.sections.push_back(longest_section(study));
     page.sections.push_back(memory_section(study));
     if (study.calibration) page.sections.push_back(speed_section(study));

@@ -116,6 +116,13 @@ HtmlSection longest_section(const Study& study) {
     chart.parts.push_back(part);
     chart.x = linear_token_axis(most);
     HtmlSection section{"longest-context", "How far each method goes", {}, {}, {}};
+    const auto usp = std::find_if(study.methods.begin(), study.methods.end(),
+                                  [](const MethodStudy& method) { return method.method == Method::usp; });
+    if (usp != study.methods.end() && usp->at_focus && usp->at_focus->recipe.ring == 1) {
+        section.paragraphs.emplace_back(
+            "USP has no ring here and is Ulysses: the two coincide in all figures. It differs with --ring or on more "
+            "nodes.");
+    }
     section.figures.push_back({"longest",
                                "Longest context that fits",
                                "Each method with its published settings, degrees chosen for this model and cluster.",
@@ -188,7 +195,7 @@ HtmlSection memory_curve_section(const Study& study) {
     HtmlTable table{"GiB needed on the worst rank, by context",
                     {{"Method and context", false}, {"Tokens", true}, {"Needed, GiB", true}, {"Fits", false}},
                     {}};
-    Tokens least{study.focus}, most{study.focus};
+    Tokens most{study.focus};
     std::vector<std::string> items;
     for (const MethodStudy& method : study.methods) {
         Line line{display_name(method.method), colour_of(method.method), {}, 0, true, "", ~std::size_t{0}};
@@ -196,7 +203,6 @@ HtmlSection memory_curve_section(const Study& study) {
             line.points.push_back(
                 {static_cast<double>(point.context.value), in_gib(point.need), std::nullopt, std::nullopt});
             line.solid += point.fits ? 1 : 0;
-            least = std::min(least, point.context);
             most = std::max(most, point.context);
             table.rows.push_back({fmt::format("{}, {}", display_name(method.method), approximate_tokens(point.context)),
                                   with_separators(point.context.value), gib(point.need), point.fits ? "yes" : "no"});
@@ -210,7 +216,9 @@ HtmlSection memory_curve_section(const Study& study) {
         }
         if (!line.points.empty()) chart.lines.push_back(std::move(line));
     }
-    chart.x = token_axis("tokens of one sequence, over all GPUs", least, most);
+    chart.x = linear_token_axis(most);
+    chart.x.most = static_cast<double>(most.value) * 1.02;
+    std::erase_if(chart.x.ticks, [&](const auto& tick) { return tick.first > chart.x.most; });
     const double capacity = in_gib(study.cluster.device_memory);
     chart.y = {"GiB on the worst rank", false, 0, std::ceil(capacity * 1.25 / 10) * 10, {}};
     chart.limit = Limit{capacity, capacity_label(study.cluster)};

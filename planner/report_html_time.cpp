@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <cmath>
 
 #include "planner/report_html.hpp"
@@ -131,15 +132,14 @@ HtmlFigure chunk_speed(const ChunkCurve& curve) {
 std::string trade(const ChunkCurve& curve) {
     const StudyPoint& small = curve.points.front();
     const StudyPoint& large = curve.points.back();
-    std::string text = fmt::format("{}: from {} to {} {} the GPU needs {} instead of {} GiB", curve.method,
-                                   size_text(curve, large.chunk), size_text(curve, small.chunk), curve.unit,
+    std::string text = fmt::format("{}: {} instead of {} {} take {} instead of {} GiB", curve.method,
+                                   size_text(curve, small.chunk), size_text(curve, large.chunk), curve.unit,
                                    gib(small.need), gib(large.need));
-    if (small.step && large.step) {
-        text += fmt::format(" and trains {} instead of {} tokens/s per GPU",
-                            three_digits(small.step->tokens_per_second_per_gpu),
-                            three_digits(large.step->tokens_per_second_per_gpu));
-    }
-    return text + ".";
+    if (!small.step || !large.step) return text + ".";
+    const double slow = small.step->tokens_per_second_per_gpu;
+    const double fast = large.step->tokens_per_second_per_gpu;
+    return text + fmt::format(" and change the speed by {:+.1f}%, to {} tokens/s per GPU.", 100 * (slow / fast - 1),
+                              three_digits(slow));
 }
 
 const char* stream_name(Stream stream) {
@@ -152,7 +152,7 @@ const char* stream_name(Stream stream) {
 HtmlFigure pass_figure(const LayerTimeline::Pass& pass, const std::string& method, std::size_t number) {
     const bool milliseconds = pass.seconds < 2;
     const double unit = milliseconds ? 1e3 : 1;
-    const char* name = milliseconds ? "ms" : "s";
+    const char* name = milliseconds ? "milliseconds" : "seconds";
     std::array<std::array<double, part_count>, stream_count> busy{};
     std::array<bool, stream_count> used_stream{};
     std::array<bool, part_count> used_part{};
@@ -166,7 +166,7 @@ HtmlFigure pass_figure(const LayerTimeline::Pass& pass, const std::string& metho
     std::array<std::size_t, stream_count> row{};
     std::array<std::size_t, part_count> kind{};
     HtmlTable table{fmt::format("{}, {} of a block: busy time of each stream", method, pass.name),
-                    {{"Stream and work", false}, {fmt::format("Busy, {}", name), true}, {"Share of the pass", true}},
+                    {{"Stream and work", false}, {fmt::format("Busy, {}", milliseconds ? "ms" : "s"), true}, {"Share of the pass", true}},
                     {}};
     std::vector<std::string> items;
     for (std::size_t i = 0; i < stream_count; ++i) {
@@ -193,8 +193,10 @@ HtmlFigure pass_figure(const LayerTimeline::Pass& pass, const std::string& metho
                                span.start * unit, span.length * unit});
     }
     chart.x = {name, false, 0, pass.seconds * unit, {}};
+    std::string title = fmt::format("{}: {}", pass.name, duration({pass.seconds}));
+    title.front() = static_cast<char>(std::toupper(static_cast<unsigned char>(title.front())));
     return {fmt::format("layer-{}", number),
-            fmt::format("{}: {}", pass.name, duration({pass.seconds})),
+            title,
             "",
             fmt::format("Timeline of the streams of one rank over {}: {}.", duration({pass.seconds}), listed(items)),
             chart,
@@ -298,8 +300,9 @@ HtmlSection time_section(const Study& study) {
         table.rows.push_back(row);
         most = std::max(most, time.seconds.value);
         chart.rows.push_back(display_name(method.method));
-        chart.row_texts.push_back(duration(time.seconds) + (plan.fits ? "" : ", does not fit"));
-        items.push_back(fmt::format("{} {}", display_name(method.method), chart.row_texts.back()));
+        chart.row_texts.push_back(duration(time.seconds) + (plan.fits ? "" : " \xE2\x9C\x95"));
+        items.push_back(fmt::format("{} {}{}", display_name(method.method), duration(time.seconds),
+                                    plan.fits ? "" : " (does not fit)"));
     }
     std::erase_if(chart.parts, [&](const BarChart::Part& part) {
         return std::all_of(part.values.begin(), part.values.end(), [&](double value) { return value < most * 5e-4; });
@@ -307,12 +310,18 @@ HtmlSection time_section(const Study& study) {
     HtmlSection section{"where-time-goes", fmt::format("Where the time goes, at {}", short_tokens(study.focus)), {}, {},
                         {}};
     if (items.empty()) return section;
-    chart.x = {"seconds of one step", false, 0, most * 1.22, {}};
+    const bool minutes = most > 600;
+    if (minutes) {
+        for (auto& part : chart.parts) {
+            for (double& value : part.values) value /= 60;
+        }
+    }
+    chart.x = {minutes ? "minutes of one step" : "seconds of one step", false, 0, most * 1.25 / (minutes ? 60 : 1), {}};
     section.figures.push_back(
         {"time", "One training step, by what it waits for",
-         "Only what is exposed: work hidden behind other work takes no time here. Methods that do not fit are shown "
-         "for what they would take.",
-         fmt::format("Stacked bars of seconds of one step: {}.", listed(items)), chart, table, false});
+         "Only what is exposed: work hidden behind other work takes no time here. A cross marks what does not fit: "
+         "its time is what it would take.",
+         fmt::format("Stacked bars of the time of one step: {}.", listed(items)), chart, table, false});
     return section;
 }
 

@@ -144,6 +144,8 @@ class Maker {
             try {
                 if (context <= longest || context.value <= 4 * std::max<std::int64_t>(longest.value, 128 * kibi)) {
                     method.curve.push_back(point(settings));
+                    // Shipped code may end before memory does.
+                    method.curve.back().fits &= context <= longest;
                 }
             } catch (const Error&) {
                 continue;  // a context this method cannot split

@@ -215,6 +215,8 @@ std::string html(const HtmlPage& page) {
     data.set("mood", page.good ? "good" : "bad");
     data.set("lead", text_list(page.lead));
     data.set("facts", facts);
+    data.set("has_notes", !page.notes.empty());
+    data.set("notes", text_list(page.notes));
     data.set("sections", sections);
     data.set("command", page.command);
     data.set("made", page.made);

@@ -121,6 +121,7 @@ struct HtmlPage {
     bool good = true;
     std::vector<std::string> lead;  ///< paragraphs under the verdict
     std::vector<Fact> facts;
+    std::vector<std::string> notes;  ///< what limits the answer
     std::vector<HtmlSection> sections;
     std::string command;  ///< reproduces the page
     std::string made;     ///< when and by what

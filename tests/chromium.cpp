@@ -124,9 +124,11 @@ Chromium::Json Chromium::evaluate(const std::string& expression) {
     return answer["result"].value("value", Json());
 }
 
-void Chromium::screenshot(const std::string& file) {
-    const Json size = call("Page.getLayoutMetrics")["cssContentSize"];
-    const Json clip{{"x", 0}, {"y", 0}, {"width", size["width"]}, {"height", size["height"]}, {"scale", 1}};
+int Chromium::page_height() { return call("Page.getLayoutMetrics")["cssContentSize"]["height"]; }
+
+void Chromium::screenshot(const std::string& file, int top, int height) {
+    const Json width = call("Page.getLayoutMetrics")["cssContentSize"]["width"];
+    const Json clip{{"x", 0}, {"y", top}, {"width", width}, {"height", height}, {"scale", 1}};
     const Json answer = call("Page.captureScreenshot",
                              {{"format", "png"}, {"captureBeyondViewport", true}, {"clip", clip}});
     std::ofstream(file, std::ios::binary) << from_base64(answer["data"]);

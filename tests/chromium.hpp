@@ -29,8 +29,9 @@ class Chromium {
     void open(const std::string& file, int width, int height, bool dark);
     /// The value of an expression in the page. Throws when it throws.
     Json evaluate(const std::string& expression);
-    /// The whole page as a PNG file.
-    void screenshot(const std::string& file);
+    /// Part of the page as a PNG file.
+    void screenshot(const std::string& file, int top, int height);
+    int page_height();
 
     /// Since open(): console messages of all kinds, uncaught exceptions, and violated policies.
     const std::vector<std::string>& complaints() const { return complaints_; }

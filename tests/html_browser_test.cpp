@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The report in a real browser: nothing complains, nothing is requested, every figure is drawn, everything is legible.
-// HEADROOM_SCREENSHOTS=DIR keeps pictures of the whole page.
+// HEADROOM_SCREENSHOTS=DIR keeps pictures of it.
 #include <doctest/doctest.h>
 
 #include <cstdlib>
@@ -90,6 +90,16 @@ constexpr const char* structure_script = R"js(
    repeated_ids: [...document.querySelectorAll('[id]')].map(e => e.id).filter((id, i, all) => all.indexOf(id) !== i) })
 )js";
 
+/// A screen's height each, as a person would look.
+void keep_pictures(Chromium& browser, const std::string& directory, int width, bool dark) {
+    constexpr int height = 1400;
+    for (int top = 0, number = 0; top < browser.page_height(); top += height) {
+        browser.screenshot(directory + "/report-" + std::to_string(width) + (dark ? "-dark-" : "-light-") +
+                               std::to_string(number++) + ".png",
+                           top, height);
+    }
+}
+
 }  // namespace
 
 TEST_CASE("the report in Chromium: drawn, legible, silent and offline, at 400 and 1600 px, light and dark") {
@@ -120,10 +130,7 @@ TEST_CASE("the report in Chromium: drawn, legible, silent and offline, at 400 an
             CHECK(overflow["page"].get<int>() <= width);
             CHECK(overflow["window"].get<int>() == width);
             CHECK(overflow["wide"].empty());
-            if (const char* kept = std::getenv("HEADROOM_SCREENSHOTS")) {
-                browser.screenshot(std::string(kept) + "/report-" + std::to_string(width) + (dark ? "-dark" : "-light") +
-                                   ".png");
-            }
+            if (const char* kept = std::getenv("HEADROOM_SCREENSHOTS")) keep_pictures(browser, kept, width, dark);
             const auto contrast = browser.evaluate(contrast_script);
             CAPTURE(contrast.dump());
             CHECK(contrast["light"].get<bool>() == !dark);

@@ -109,7 +109,7 @@
         const end = x.getPixelForValue(total);
         ctx.font = '12px ' + Chart.defaults.font.family;
         const width = ctx.measureText(text).width;
-        const inside = end + 8 + width > area.right + 2;
+        const inside = figure.limit || end + 8 + width > area.right + 2;
         label(text, inside ? area.right : end + 8, y.getPixelForValue(row) + 4, inside ? 'right' : 'left', colour('ink'));
       });
       ctx.restore();
@@ -122,7 +122,7 @@
       title: { display: true, text: axis.title, color: colour('quiet') },
       grid: { color: colour('grid'), borderColor: colour('rule'), tickColor: colour('rule') },
       ticks: {
-        color: colour('quiet'), maxRotation: 0, autoSkip: true, autoSkipPadding: 8,
+        color: colour('quiet'), maxRotation: 0, autoSkip: true, autoSkipPadding: 8, includeBounds: false,
         callback: value => tick_name(axis, value),
       },
     };
