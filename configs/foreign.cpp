@@ -41,7 +41,12 @@ Kind kind_of(const std::string& text) {
 }
 
 void add_left(const ForeignFile& file, const std::string& path, std::vector<std::string>& notes) {
-    const std::vector<std::string> left = file.left();
+    constexpr std::size_t named = 8;
+    std::vector<std::string> left = file.left();
+    if (left.size() > named + 1) {
+        left[named] = fmt::format("and {} more", left.size() - named);
+        left.resize(named + 1);
+    }
     if (!left.empty()) notes.push_back(fmt::format("{}: not part of a recipe: {}", path, fmt::join(left, ", ")));
 }
 

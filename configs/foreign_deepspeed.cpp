@@ -141,6 +141,11 @@ void read_environment(ForeignFile& file, Settings& settings) {
 void read_megatron_flags(ForeignFile& file, Settings& settings) {
     const bool fpdt = flag(file, "ds-sequence-parallel-fpdt").has_value();
     if (!fpdt) return;
+    for (const char* key : {"flags.tensor-model-parallel-size", "flags.pipeline-model-parallel-size"}) {
+        const Value* size = file.take(key);
+        if (size == nullptr || positive(*size) == 1) continue;
+        throw Error(fmt::format("{} is not modelled with FPDT", size->name), size->where(), "plan with it at 1");
+    }
     settings.method = Method::fpdt;
     settings.implementation = Implementation::megatron_deepspeed;
     settings.ring = 1;

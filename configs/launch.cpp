@@ -25,13 +25,19 @@ void refuse(LaunchTarget target, const Recipe& recipe) {
                 fmt::format("use --target {}, or another --implementation and --method", to_string(own)));
 }
 
+/// A comment must stay one line, whatever a model is called.
+std::string one_line(std::string text) {
+    std::replace_if(text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) < 0x20; }, '?');
+    return text;
+}
+
 /// Comments behind the first line of a script, which is where people look.
 void explain_in_script(Launch& launch) {
     LaunchFile& first = launch.files.front();
     if (!first.text.starts_with("#!")) return;
     std::string comments;
-    for (const std::string& what : launch.to_fill_in) comments += "# To fill in: " + what + "\n";
-    for (const std::string& what : launch.not_expressed) comments += "# Not expressed: " + what + "\n";
+    for (const std::string& what : launch.to_fill_in) comments += "# To fill in: " + one_line(what) + "\n";
+    for (const std::string& what : launch.not_expressed) comments += "# Not expressed: " + one_line(what) + "\n";
     first.text.insert(first.text.find('\n') + 1, comments);
 }
 
@@ -84,6 +90,15 @@ std::vector<std::string> differences(const Recipe& asked, const Recipe& read) {
 }
 
 }  // namespace
+
+std::string in_quotes(const std::string& text) {
+    std::string result = "\"";
+    for (const char c : text) {
+        if (c == '"' || c == '\\') result += '\\';
+        result += static_cast<unsigned char>(c) < 0x20 ? '?' : c;
+    }
+    return result + "\"";
+}
 
 LaunchTarget launch_target(Implementation implementation) {
     switch (implementation) {

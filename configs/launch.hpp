@@ -36,6 +36,9 @@ LaunchTarget launch_target(Implementation implementation);
 /// Throws Error when the target does not run the recipe's method or implementation.
 Launch launch_files(LaunchTarget target, const Recipe& recipe, const Transformer& model, const Cluster& cluster);
 
+/// A string of TOML, YAML and JSON alike.
+std::string in_quotes(const std::string& text);
+
 // One writer for each target; launch_files adds what they do not express.
 Launch torchtitan_files(const Recipe& recipe, const Transformer& model, const Cluster& cluster);
 Launch untied_ulysses_files(const Recipe& recipe, const Transformer& model, const Cluster& cluster);

@@ -146,7 +146,7 @@ Launch alst_files(const Recipe& recipe, const Transformer& model, const Cluster&
         "  communication_data_type: {}\n"
         "  seq_parallel_communication_data_type: bf16\n",
         recipe.batch, recipe.ulysses, host, recipe.tiling.mlp.kind != Tiling::Kind::off,
-        recipe.tiling.loss.kind != Tiling::Kind::off ? "liger" : "causal", model.name, kernel,
+        recipe.tiling.loss.kind != Tiling::Kind::off ? "liger" : "causal", in_quotes(model.name), kernel,
         recipe.checkpointing == Checkpointing::none ? "  disable_activation_checkpoint: true\n" : "",
         recipe.context.value, recipe.offload.optimizer ? "cpu_adam" : "fusedadam",
         stage_of(recipe.sharding.strategy), device(recipe.offload.optimizer), device(recipe.offload.parameters),

@@ -46,15 +46,6 @@ int shard_degree(const Recipe& recipe, const Cluster& cluster) {
     return recipe.sharding.degree / ranks;
 }
 
-std::string quoted_for_toml(const std::string& text) {
-    std::string result = "\"";
-    for (const char c : text) {
-        if (c == '"' || c == '\\') result += '\\';
-        result += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;
-    }
-    return result + "\"";
-}
-
 /// How many copies of the sharded states there are, for the shard degree that is written.
 int replicas(int shard, const Recipe& recipe, const Cluster& cluster) {
     return shard == -1 ? 1 : cluster.gpus() / (shard * recipe.context_parallel());
@@ -85,7 +76,7 @@ std::string toml(const Recipe& recipe, const Cluster& cluster, const std::string
         "\n"
         "[activation_checkpoint]\n"
         "mode = \"{}\"\n",
-        quoted_for_toml(flavor), attention, recipe.context.value, batch_key, recipe.batch, on_host,
+        in_quotes(flavor), attention, recipe.context.value, batch_key, recipe.batch, on_host,
         torch_name(recipe.precision.compute), torch_name(recipe.precision.reduction), replicas(shard, recipe, cluster),
         shard, degrees, to_string(recipe.checkpointing));
 }
