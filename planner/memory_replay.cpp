@@ -230,7 +230,7 @@ std::vector<LiveTensors> MemoryReplay::host_peaks(const Schedule& schedule) cons
     for (const Segment& segment : schedule.segments) {
         for (std::uint32_t repetition = 0; repetition < segment.repeat; ++repetition) {
             bool any = false;
-            for (const Event& event : schedule.events_of(segment)) {
+            for (const Event& event : schedule.events_of(segment)) {  // one run of a loop: all peak alike
                 if (event.kind == EventKind::release && held[event.id].bytes > 0) {
                     now[held[event.id].part] -= held[event.id].bytes;
                     any = true;

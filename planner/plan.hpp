@@ -67,7 +67,7 @@ struct Plan {
     HostMemory host;
     bool fits = false;
     std::string verdict;                 ///< one sentence
-    std::optional<StepPrediction> step;  ///< absent without constants; `warnings` then says why
+    std::optional<StepPrediction> step;  ///< absent without rates for the kernel; `warnings` then says so
     std::vector<std::string> warnings;
 };
 

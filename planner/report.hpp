@@ -31,6 +31,11 @@ std::string max_context_text(const Bench& bench, const std::vector<MaxContext>& 
 std::string max_context_json(const Bench& bench, const std::vector<MaxContext>& rows);
 std::string max_context_csv(const Bench& bench, const std::vector<MaxContext>& rows);
 
+struct Simulation;
+std::string simulation_text(const Simulation& simulation, const Style& style);
+std::string simulation_json(const Simulation& simulation);
+std::string simulation_csv(const Simulation& simulation);  ///< one row per operation
+
 /// Tokens of the sequence that one context-parallel rank holds.
 Tokens tokens_per_gpu(const Recipe& recipe);
 /// "Ulysses 8 x ring 2, 8 heads per stage".

@@ -59,7 +59,7 @@ double executed_flops(const Schedule& schedule) {
     double total = 0;
     for (const Segment& segment : schedule.segments) {
         double flops = 0;
-        for (const Event& event : schedule.events_of(segment)) {
+        for_each_event(schedule, segment, [&](const Event& event) {
             if (event.kind == EventKind::gemm) {
                 const Gemm& gemm = event.gemm;
                 flops += 2.0 * static_cast<double>(gemm.m) * static_cast<double>(gemm.n) * static_cast<double>(gemm.k) *
@@ -67,7 +67,7 @@ double executed_flops(const Schedule& schedule) {
             } else if (event.kind == EventKind::attention) {
                 flops += attention_flops(event.attention);
             }
-        }
+        });
         total += flops * segment.repeat;
     }
     return total;

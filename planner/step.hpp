@@ -41,8 +41,7 @@ struct StepPrediction {
 
 /// What step times rest on.
 struct TimeBasis {
-    std::optional<Calibration> calibration;
-    std::string missing;  ///< why there is none; empty when nobody asked for times
+    std::optional<Calibration> calibration;  ///< none: no times are asked for
     AttentionCount count = AttentionCount::causal;
 };
 

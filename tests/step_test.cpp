@@ -128,7 +128,8 @@ TEST_CASE("a search sees the memory and the time of a plan") {
         const Calibration calibration = calibration_for(scenario.cluster);
         Evaluator evaluator;
         const Evaluation both = evaluator.evaluate(scenario.model, scenario.cluster, scenario.recipe(), calibration);
-        const Plan plan = make_plan(scenario.model, scenario.cluster, scenario.recipe(), {calibration, "", {}});
+        const Plan plan =
+            make_plan(scenario.model, scenario.cluster, scenario.recipe(), {calibration, AttentionCount::causal});
         CHECK(both.memory.device_peak == plan.device.peak);
         REQUIRE(plan.step.has_value());
         CHECK(both.step.seconds == plan.step->time.seconds);
@@ -178,8 +179,8 @@ TEST_CASE("an MFU above 100% is refused, and the refusal names the convention") 
 TEST_CASE("without rates for the kernel the memory is planned, and the plan says why there is no time") {
     Scenario scenario(Method::upipe, 131072);
     scenario.cluster = load_cluster("a100-sxm-80gb");
-    const Plan plan =
-        make_plan(scenario.model, scenario.cluster, scenario.recipe(), {calibration_for(scenario.cluster), "", {}});
+    const Plan plan = make_plan(scenario.model, scenario.cluster, scenario.recipe(),
+                                {calibration_for(scenario.cluster), AttentionCount::causal});
     CHECK(plan.device.peak.value > 0);
     CHECK_FALSE(plan.step.has_value());
     REQUIRE_FALSE(plan.warnings.empty());

@@ -193,14 +193,14 @@ Document show_methods() {
 }
 
 Document show_calibrations() {
-    Document document{"calibrations", false, {}};
+    Document document{"calibrations", false, {}, 4};
     for (const std::string& name : builtin_calibrations()) {
         const Calibration calibration = load_calibration(name);
         document.records.push_back({{"name", name},
                                     {"kind", calibration.kind},
                                     {"architecture", calibration.architecture},
-                                    {"clusters", fmt::format("{}", fmt::join(calibration.machines, ", "))},
-                                    {"description", calibration.description}});
+                                    {"description", calibration.description},
+                                    {"clusters", fmt::format("{}", fmt::join(calibration.machines, ", "))}});
     }
     return document;
 }

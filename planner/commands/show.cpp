@@ -32,8 +32,9 @@ constexpr std::array topics{
 Synopsis synopsis() {
     return {
         "headroom show",
-        "LIST, or headroom show model|cluster|calibration|recipe NAME",
-        "Lists what is built in (LIST is models, clusters, calibrations, recipes or methods), or prints one model, "
+        "LIST, or headroom show THING NAME",
+        "Lists what is built in (LIST is models, clusters, calibrations, recipes or methods), or prints one THING: a "
+        "model, "
         "cluster, calibration or published recipe in full. A model may be a config.json or its directory, a cluster "
         "or calibration a YAML file.",
         {output_flags()},

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "planner/commands/time_basis.hpp"
 
-#include <fmt/core.h>
-
 #include <algorithm>
 
 #include "configs/calibration.hpp"
@@ -19,12 +17,6 @@ Calibration named(const std::string& typed) {
         const bool whole = error.where().empty() || error.where() == typed;
         throw Error(error.what(), whole ? "--calibration " + typed : error.where(), error.hint(), error.exit_code());
     }
-}
-
-bool architecture_is_known(const std::string& architecture) {
-    const std::vector<std::string> names = builtin_calibrations();
-    return std::any_of(names.begin(), names.end(),
-                       [&](const std::string& name) { return load_calibration(name).architecture == architecture; });
 }
 
 }  // namespace
@@ -45,16 +37,8 @@ TimeBasis read_time_basis(const Arguments& arguments, const Cluster& cluster) {
             suggestion(count, {attention_count_names.begin(), attention_count_names.end()}, "use causal or full"));
     }
     basis.count = static_cast<AttentionCount>(found - attention_count_names.begin());
-    if (const auto typed = arguments.get("calibration")) {
-        basis.calibration = named(*typed);
-    } else if (architecture_is_known(cluster.architecture)) {
-        basis.calibration = calibration_for(cluster);
-    } else {
-        basis.missing = fmt::format(
-            "no calibration is built in for the architecture {} of {}; name one with --calibration (headroom show "
-            "calibrations lists them)",
-            cluster.architecture.empty() ? "(not said)" : cluster.architecture, cluster.name);
-    }
+    const auto typed = arguments.get("calibration");
+    basis.calibration = typed ? named(*typed) : calibration_for(cluster);
     return basis;
 }
 

@@ -10,8 +10,7 @@ namespace headroom {
 
 FlagGroup time_flags();
 
-/// The calibration that was named, or that of the cluster. Without one for its architecture there is none, and the
-/// basis says so.
+/// The calibration that was named as it is, or the cluster's own, or the nearest carried over to it.
 TimeBasis read_time_basis(const Arguments& arguments, const Cluster& cluster);
 
 }  // namespace headroom
