@@ -8,8 +8,8 @@
 #include <filesystem>
 #include <sstream>
 
+#include "configs/inline.hpp"
 #include "configs/load.hpp"
-#include "configs/recipe_text.hpp"
 
 namespace headroom {
 namespace {
@@ -146,7 +146,7 @@ RecipeFile read_recipe_text(const std::string& text, const std::string& path, co
     if (kind == Kind::toml || is_deepspeed(root) || is_alst(root)) {
         read_root(root, path, result);
     } else {
-        result.settings = settings_from(root);
+        result.settings = read_recipe(root);
     }
     return result;
 }

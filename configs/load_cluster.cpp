@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "configs/builtin_data.hpp"
+#include "configs/inline.hpp"
 #include "configs/load.hpp"
 #include "configs/reader.hpp"
 #include "configs/sizes.hpp"
@@ -76,8 +77,9 @@ const std::string list_hint = "`headroom show clusters` lists the built-in clust
 
 std::optional<Cluster> builtin_cluster(const std::string& name);
 
-Cluster read_cluster(const std::string& text, const std::string& file, const std::string& name) {
-    const Value root = parse_yaml(text, file);
+}  // namespace
+
+Cluster read_cluster(const Value& root, const std::string& name) {
     if (!root.is_map()) {
         throw Error(fmt::format("a cluster must be a map of keys, not {}", shown(root)), root.where(),
                     "begin with for example 'base: h100-sxm-80gb'");
@@ -107,16 +109,18 @@ Cluster read_cluster(const std::string& text, const std::string& file, const std
         }
     }
     if (!missing.empty()) {
-        throw Error(fmt::format("missing {}", fmt::join(missing, ", ")), file,
+        throw Error(fmt::format("missing {}", fmt::join(missing, ", ")), root.place,
                     "add them, or inherit with for example 'base: h100-sxm-80gb'");
     }
     return cluster;
 }
 
+namespace {
+
 std::optional<Cluster> builtin_cluster(const std::string& name) {
     const auto text = builtin_text("clusters", name);
     if (!text) return std::nullopt;
-    return read_cluster(std::string(*text), "clusters/" + name + ".yaml", name);
+    return read_cluster(parse_yaml(std::string(*text), "clusters/" + name + ".yaml"), name);
 }
 
 }  // namespace
@@ -129,7 +133,7 @@ Cluster load_cluster(const std::string& name_or_path) {
         throw Error(fmt::format("no built-in cluster or file is called '{}'", name_or_path), name_or_path,
                     near.empty() ? list_hint : fmt::format("did you mean {}? {}", near, list_hint));
     }
-    return read_cluster(read_text_file(name_or_path), name_or_path, path.stem().string());
+    return read_cluster(parse_yaml(read_text_file(name_or_path), name_or_path), path.stem().string());
 }
 
 std::vector<std::string> builtin_clusters() { return builtin_names("clusters"); }

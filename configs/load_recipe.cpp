@@ -6,6 +6,7 @@
 
 #include "configs/builtin_data.hpp"
 #include "configs/foreign.hpp"
+#include "configs/inline.hpp"
 #include "configs/load.hpp"
 #include "configs/reader.hpp"
 #include "configs/recipe_text.hpp"
@@ -39,11 +40,9 @@ void apply(Settings& settings, const Value& map, std::map<std::string, std::stri
     }
 }
 
-Settings read_recipe(const std::string& text, const std::string& file) { return settings_from(parse_yaml(text, file)); }
-
 }  // namespace
 
-Settings settings_from(const Value& root) {
+Settings read_recipe(const Value& root) {
     if (!root.is_map()) {
         throw Error(fmt::format("a recipe must be a map of keys, not {}", shown(root)), root.where(),
                     "begin with for example 'method: upipe'");
@@ -56,7 +55,7 @@ Settings settings_from(const Value& root) {
 
 Settings published_recipe(Method method) {
     const std::string name(to_string(method));
-    return read_recipe(std::string(builtin_text("recipes", name).value()), "recipes/" + name + ".yaml");
+    return read_recipe(parse_yaml(std::string(builtin_text("recipes", name).value()), "recipes/" + name + ".yaml"));
 }
 
 Settings load_recipe(const std::string& path) { return load_recipe_file(path).settings; }

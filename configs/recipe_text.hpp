@@ -24,9 +24,6 @@ std::vector<RecipeLine> describe(const Recipe& recipe);
 /// All keys, in the same order.
 std::vector<std::string> recipe_keys();
 
-/// What a recipe file of our own says.
-Settings settings_from(const Value& root);
-
 /// Puts one value into its setting; throws Error for an unknown key or a value of another type.
 void set_recipe_key(Settings& settings, const std::string& key, const Value& value);
 

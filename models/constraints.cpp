@@ -26,6 +26,16 @@ bool stage_is_valid(const Transformer& model, std::int64_t ulysses, std::int64_t
     throw Error(what, key, hint);
 }
 
+/// "--method usp with ulysses 4 x ring 2": the largest valid degree that divides the one asked for.
+std::string with_a_ring(const Transformer& model, int degree) {
+    int best = 1;
+    for (const int valid : valid_ulysses_degrees(model)) {
+        if (degree % valid == 0) best = valid;
+    }
+    if (best == 1) return fmt::format("--method ring with ring {}", degree);
+    return fmt::format("--method usp with ulysses {} x ring {}", best, degree / best);
+}
+
 void check_ulysses(const Recipe& recipe, const Transformer& model) {
     const int degree = recipe.ulysses;
     if (degree < 1) refuse(fmt::format("ulysses degree {} is not positive", degree), "ulysses", "use 1 or more");
@@ -33,15 +43,15 @@ void check_ulysses(const Recipe& recipe, const Transformer& model) {
                                           model.heads, model.kv_heads, fmt::join(valid_ulysses_degrees(model), ", "));
     if (degree > model.heads) {
         refuse(fmt::format("ulysses degree {} exceeds {} heads", degree, model.heads), "ulysses",
-               valid + "; put the rest of the ranks on a ring (usp)");
+               fmt::format("{}; or {}", valid, with_a_ring(model, degree)));
     }
     if (model.heads % degree != 0) {
         refuse(fmt::format("{} heads are not divisible by ulysses degree {}", model.heads, degree), "ulysses",
-               valid + "; put the rest of the ranks on a ring (usp)");
+               fmt::format("{}; or {}", valid, with_a_ring(model, degree)));
     }
     if (!kv_heads_split(model.kv_heads, degree)) {
         refuse(fmt::format("{} KV heads and ulysses degree {}: one must divide the other", model.kv_heads, degree),
-               "ulysses", valid);
+               "ulysses", fmt::format("{}; or {}", valid, with_a_ring(model, degree)));
     }
 }
 
@@ -269,6 +279,10 @@ std::vector<std::string> warnings(const Recipe& recipe, const Transformer& model
     if (model.head_dim % 8 != 0) {
         list.push_back(
             fmt::format("head_dim {} is not a multiple of 8: fused attention kernels refuse it", model.head_dim));
+    }
+    if (model.head_dim < 32) {
+        list.push_back(
+            fmt::format("head_dim {} is unusual: fused attention kernels pad it to 32, at its cost", model.head_dim));
     }
     if (model.head_dim > 256) {
         list.push_back(fmt::format("head_dim {} is beyond the 256 that fused attention kernels take", model.head_dim));

@@ -18,6 +18,7 @@ ExitCode simulate_command(const Words& words);
 ExitCode report_command(const Words& words);
 ExitCode launch_command(const Words& words);
 ExitCode show_command(const Words& words);
+ExitCode validate_command(const Words& words);
 
 struct Command {
     const char* name;
@@ -31,6 +32,7 @@ inline constexpr std::array commands{
     Command{"simulate", "where the time of one step goes, and its timeline", simulate_command},
     Command{"report", "one HTML file for colleagues: methods, memory, speed, sources", report_command},
     Command{"launch", "the files and flags of the code that runs a recipe", launch_command},
+    Command{"validate", "predictions against measured results, published or yours", validate_command},
     Command{"show", "what is built in: models, clusters, calibrations, recipes", show_command},
 };
 
