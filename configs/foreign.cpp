@@ -30,9 +30,10 @@ Kind kind_of(const std::string& text) {
     for (std::string line; std::getline(lines, line);) {
         line = trimmed(line);
         if (line.empty() || line.front() == '#') continue;
-        const bool section = line.front() == '[' && line.find(']') != std::string::npos &&
-                             line.find_first_not_of("[]abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.") >=
-                                 line.find(']') + 1;
+        const bool section =
+            line.front() == '[' && line.find(']') != std::string::npos &&
+            line.find_first_not_of("[]abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.") >=
+                line.find(']') + 1;
         const std::size_t word = line.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_.");
         const bool assignment = word != std::string::npos && word > 0 && trimmed(line.substr(word)).starts_with('=');
         return section || assignment ? Kind::toml : Kind::recipe;

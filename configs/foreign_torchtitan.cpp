@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// torchtitan's TOML: keys of upstream until February 2026, and of the Untied-Ulysses fork (torchtitan/config_manager.py,
-// torchtitan/models/llama3/model.py).
+// torchtitan's TOML: keys of upstream until February 2026, and of the Untied-Ulysses fork
+// (torchtitan/config_manager.py, torchtitan/models/llama3/model.py).
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -97,8 +97,8 @@ void read_checkpointing(ForeignFile& file, Settings& settings) {
 bool is_torchtitan(const Value& root) {
     if (!root.is_map()) return false;
     return std::any_of(root.items.begin(), root.items.end(), [](const Value& item) {
-        return item.is_map() && (item.name == "training" || item.name == "parallelism" ||
-                                 item.name == "activation_checkpoint");
+        return item.is_map() &&
+               (item.name == "training" || item.name == "parallelism" || item.name == "activation_checkpoint");
     });
 }
 

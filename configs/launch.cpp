@@ -14,20 +14,20 @@ namespace headroom {
 namespace {
 
 void refuse(LaunchTarget target, const Recipe& recipe) {
-    const bool zero = recipe.implementation == Implementation::alst ||
-                      recipe.implementation == Implementation::megatron_deepspeed;
+    const bool zero =
+        recipe.implementation == Implementation::alst || recipe.implementation == Implementation::megatron_deepspeed;
     if (target == LaunchTarget::deepspeed && zero) return;
     const LaunchTarget own = launch_target(recipe.implementation);
     if (target == own) return;
     throw Error(fmt::format("{} does not run {} as {} does", to_string(target), to_string(recipe.method),
                             to_string(recipe.implementation)),
-                "--target",
-                fmt::format("use --target {}, or another --implementation and --method", to_string(own)));
+                "--target", fmt::format("use --target {}, or another --implementation and --method", to_string(own)));
 }
 
 /// A comment must stay one line, whatever a model is called.
 std::string one_line(std::string text) {
-    std::replace_if(text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) < 0x20; }, '?');
+    std::replace_if(
+        text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) < 0x20; }, '?');
     return text;
 }
 
@@ -64,9 +64,8 @@ Recipe read_back(LaunchTarget target, const Launch& launch, const Recipe& recipe
                  const Cluster& cluster) {
     std::map<std::string, std::string> texts;
     for (const LaunchFile& file : launch.files) texts[file.name] = file.text;
-    const RecipeFile file =
-        read_recipe_text(launch.files.front().text, launch.files.front().name,
-                         [&](const std::string& name) { return texts.at(name); });
+    const RecipeFile file = read_recipe_text(launch.files.front().text, launch.files.front().name,
+                                             [&](const std::string& name) { return texts.at(name); });
     Settings said = file.settings;
     if (target == LaunchTarget::deepspeed) {
         said = settings_of(recipe);
@@ -82,9 +81,9 @@ std::vector<std::string> differences(const Recipe& asked, const Recipe& read) {
     for (const RecipeLine& line : describe(asked)) {
         const auto found = done.find(line.key);
         if (found != done.end() && found->second == line.value) continue;
-        list.push_back(fmt::format("{}={}: {}", line.key, line.value,
-                                   found == done.end() ? "the code has no such setting"
-                                                       : fmt::format("the code does {}", found->second)));
+        list.push_back(fmt::format(
+            "{}={}: {}", line.key, line.value,
+            found == done.end() ? "the code has no such setting" : fmt::format("the code does {}", found->second)));
     }
     return list;
 }

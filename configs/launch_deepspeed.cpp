@@ -10,9 +10,7 @@
 namespace headroom {
 namespace {
 
-int stage_of(ShardingStrategy strategy) {
-    return strategy == ShardingStrategy::fsdp ? 3 : static_cast<int>(strategy);
-}
+int stage_of(ShardingStrategy strategy) { return strategy == ShardingStrategy::fsdp ? 3 : static_cast<int>(strategy); }
 
 const char* device(bool on_host) { return on_host ? "cpu" : "none"; }
 
@@ -44,10 +42,9 @@ std::string json(const Recipe& recipe, const Cluster& cluster, const std::string
         "  \"fp16\": {{\"enabled\": {}}},\n"
         "  \"gradient_clipping\": 1.0\n"
         "}}\n",
-        recipe.batch * groups, recipe.batch, more, stage_of(recipe.sharding.strategy),
-        device(recipe.offload.optimizer), device(recipe.offload.parameters),
-        communication_type(recipe.precision.reduction), recipe.precision.compute == NumberFormat::bf16,
-        recipe.precision.compute == NumberFormat::fp16);
+        recipe.batch * groups, recipe.batch, more, stage_of(recipe.sharding.strategy), device(recipe.offload.optimizer),
+        device(recipe.offload.parameters), communication_type(recipe.precision.reduction),
+        recipe.precision.compute == NumberFormat::bf16, recipe.precision.compute == NumberFormat::fp16);
 }
 
 std::string model_flags(const Transformer& model, const Recipe& recipe) {
@@ -92,8 +89,8 @@ Launch megatron_files(const Recipe& recipe, const Transformer& model, const Clus
                      "{}{}"
                      "    --attention-dropout 0.0 --hidden-dropout 0.0 \\\n"
                      "    --deepspeed --deepspeed_config {} --zero-stage {}\n",
-                     expandable(recipe), cluster.nodes, cluster.gpus_per_node, flags, model_flags(model, recipe), config,
-                     stage_of(recipe.sharding.strategy))},
+                     expandable(recipe), cluster.nodes, cluster.gpus_per_node, flags, model_flags(model, recipe),
+                     config, stage_of(recipe.sharding.strategy))},
         {config, json(recipe, cluster, "")}};
     launch.to_fill_in.emplace_back("--data-path, --tokenizer-type, --tokenizer-model, learning rate and length");
     if (model.kv_heads < recipe.ulysses) {
@@ -107,8 +104,8 @@ Launch megatron_files(const Recipe& recipe, const Transformer& model, const Clus
 Launch deepspeed_files(const Recipe& recipe, const Transformer& model, const Cluster& cluster) {
     static_cast<void>(model);
     Launch launch;
-    launch.files = {{"ds_config.json", json(recipe, cluster,
-                                            fmt::format("  \"sequence_parallel_size\": {},\n", recipe.ulysses))}};
+    launch.files = {
+        {"ds_config.json", json(recipe, cluster, fmt::format("  \"sequence_parallel_size\": {},\n", recipe.ulysses))}};
     launch.to_fill_in.emplace_back(
         "everything that the training code decides: context, kernel, checkpointing, tiling, chunks");
     return launch;
@@ -148,8 +145,8 @@ Launch alst_files(const Recipe& recipe, const Transformer& model, const Cluster&
         recipe.batch, recipe.ulysses, host, recipe.tiling.mlp.kind != Tiling::Kind::off,
         recipe.tiling.loss.kind != Tiling::Kind::off ? "liger" : "causal", in_quotes(model.name), kernel,
         recipe.checkpointing == Checkpointing::none ? "  disable_activation_checkpoint: true\n" : "",
-        recipe.context.value, recipe.offload.optimizer ? "cpu_adam" : "fusedadam",
-        stage_of(recipe.sharding.strategy), device(recipe.offload.optimizer), device(recipe.offload.parameters),
+        recipe.context.value, recipe.offload.optimizer ? "cpu_adam" : "fusedadam", stage_of(recipe.sharding.strategy),
+        device(recipe.offload.optimizer), device(recipe.offload.parameters),
         communication_type(recipe.precision.reduction));
     Launch launch;
     launch.files = {{"launch.sh", fmt::format("#!/usr/bin/env bash\n"

@@ -123,8 +123,8 @@ Launch untied_ulysses_files(const Recipe& recipe, const Transformer& model, cons
     const std::string flavor = flavor_of(model, true, launch.to_fill_in);
     const std::string attention =
         fmt::format("attn_impl = \"{}\"\nring_comm_heads = \"gqa_kv\"\n", attention_name(recipe));
-    std::string degrees =
-        fmt::format("context_parallel_ulysses_degree = {}\ncontext_parallel_degree = {}\n", recipe.ulysses, recipe.ring);
+    std::string degrees = fmt::format("context_parallel_ulysses_degree = {}\ncontext_parallel_degree = {}\n",
+                                      recipe.ulysses, recipe.ring);
     if (recipe.method == Method::native) {
         degrees += fmt::format("context_parallel_rotate_method = \"{}\"\n",
                                recipe.rotation == Rotation::all_gather ? "allgather" : "alltoall");
@@ -135,8 +135,9 @@ Launch untied_ulysses_files(const Recipe& recipe, const Transformer& model, cons
         "export AC_LAYER_STRIDE={}\nexport INP_PIN_MEMORY={}\nexport NCCL_ALGO=RING\nexport CLEAR_CUDA_CACHE=0\n",
         stays ? 1 : 1000, recipe.offload.block_inputs == HostPlace::pageable ? "False" : "True");
     const char* config = "untied-ulysses.toml";
-    launch.files = {{"launch.sh", script(recipe, cluster, environment, config)},
-                    {config, toml(recipe, cluster, flavor, attention, degrees, "batch_size") + "offloading = \"no\"\n"}};
+    launch.files = {
+        {"launch.sh", script(recipe, cluster, environment, config)},
+        {config, toml(recipe, cluster, flavor, attention, degrees, "batch_size") + "offloading = \"no\"\n"}};
     launch.to_fill_in.emplace_back("model.tokenizer_path and training.dataset");
     return launch;
 }

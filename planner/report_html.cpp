@@ -58,9 +58,8 @@ std::string reach(const Study& study) {
 std::vector<HtmlPage::Fact> facts(const Study& study) {
     std::vector<HtmlPage::Fact> list;
     const MethodStudy& method = chosen(study);
-    const auto longest =
-        std::max_element(study.methods.begin(), study.methods.end(),
-                         [](auto& a, auto& b) { return a.longest.context < b.longest.context; });
+    const auto longest = std::max_element(study.methods.begin(), study.methods.end(),
+                                          [](auto& a, auto& b) { return a.longest.context < b.longest.context; });
     if (longest->longest.context.value > 0) {
         list.push_back({"Longest context", approximate_tokens(longest->longest.context) + " tokens",
                         fmt::format("{}, {} exactly", display_name(longest->method),
@@ -76,10 +75,10 @@ std::vector<HtmlPage::Fact> facts(const Study& study) {
                     fmt::format("of {} GiB for training", three_digits(in_gib(plan.host.usable_per_node)))});
     if (!plan.step) return list;
     const StepPrediction& step = *plan.step;
-    list.push_back({"Speed, " + where, three_digits(step.tokens_per_second_per_gpu) + " tokens/s per GPU",
-                    fmt::format("{} to {}; {} for the job", three_digits(step.tokens_per_second_per_gpu_low),
-                                three_digits(step.tokens_per_second_per_gpu_high),
-                                three_digits(step.tokens_per_second))});
+    list.push_back(
+        {"Speed, " + where, three_digits(step.tokens_per_second_per_gpu) + " tokens/s per GPU",
+         fmt::format("{} to {}; {} for the job", three_digits(step.tokens_per_second_per_gpu_low),
+                     three_digits(step.tokens_per_second_per_gpu_high), three_digits(step.tokens_per_second))});
     list.push_back({"One training step", duration(step.time.seconds),
                     fmt::format("{} to {}", duration(step.time.low), duration(step.time.high))});
     list.push_back({"MFU", fmt::format("{:.1f}%", 100 * step.mfu), step.mfu_convention});
@@ -102,10 +101,9 @@ std::string display_name(Method method) {
 }
 
 std::string display_name(Part part) {
-    static constexpr std::array names{"attention kernels",  "matrix products", "memory-bound kernels",
-                                      "loss and head",      "all-to-all",      "ring transfers",
-                                      "gathering weights",  "reducing gradients", "host copies",
-                                      "launches and waits"};
+    static constexpr std::array names{
+        "attention kernels", "matrix products",   "memory-bound kernels", "loss and head", "all-to-all",
+        "ring transfers",    "gathering weights", "reducing gradients",   "host copies",   "launches and waits"};
     static_assert(names.size() == part_count);
     return names[static_cast<std::size_t>(part)];
 }
@@ -155,9 +153,7 @@ Axis token_axis(const std::string& title, Tokens least, Tokens most) {
     return axis;
 }
 
-Bytes needed(const Plan& plan) {
-    return plan.device.peak + plan.device.unreturnable + plan.device.outside_allocator;
-}
+Bytes needed(const Plan& plan) { return plan.device.peak + plan.device.unreturnable + plan.device.outside_allocator; }
 
 HtmlPage report_page(const Study& study, const ReportOrigin& origin) {
     HtmlPage page;

@@ -91,8 +91,7 @@ HtmlTable longest_table(const Study& study) {
                               fits ? degrees(longest.recipe) : "", longest.limited_by});
     }
     for (const MethodStudy& method : study.refused) {
-        table.rows.push_back(
-            {display_name(method.method), "cannot run", "", "", "", method.longest.limited_by});
+        table.rows.push_back({display_name(method.method), "cannot run", "", "", "", method.longest.limited_by});
     }
     return table;
 }
@@ -123,8 +122,7 @@ HtmlSection longest_section(const Study& study) {
             "USP has no ring here and is Ulysses: the two coincide in all figures. It differs with --ring or on more "
             "nodes.");
     }
-    section.figures.push_back({"longest",
-                               "Longest context that fits",
+    section.figures.push_back({"longest", "Longest context that fits",
                                "Each method with its published settings, degrees chosen for this model and cluster.",
                                fmt::format("Bars of the longest context in tokens: {}.", listed(items)), chart,
                                longest_table(study), false});
@@ -139,8 +137,7 @@ HtmlSection memory_section(const Study& study) {
     BarChart chart;
     std::vector<std::string> titles = names;
     titles.emplace_back("Needed");
-    HtmlTable table{"GiB on the worst rank at the peak of a step",
-                    number_columns("Method", titles), {}};
+    HtmlTable table{"GiB on the worst rank at the peak of a step", number_columns("Method", titles), {}};
     table.columns.push_back({"Peak at", false});
     std::vector<std::string> items;
     double most = in_gib(study.cluster.device_memory);
@@ -178,8 +175,8 @@ HtmlSection memory_section(const Study& study) {
     });
     chart.x = {"GiB on the worst rank", false, 0, most * 1.12, {}};
     chart.limit = Limit{in_gib(study.cluster.device_memory), capacity_label(study.cluster)};
-    HtmlSection section{"memory-at-peak", fmt::format("Memory at the peak, at {}", short_tokens(study.focus)), {}, {},
-                        {}};
+    HtmlSection section{
+        "memory-at-peak", fmt::format("Memory at the peak, at {}", short_tokens(study.focus)), {}, {}, {}};
     section.figures.push_back(
         {"memory", "What fills a GPU at the peak of a step",
          "The peak falls into another phase for each method; the table names it. Outside the allocator are the CUDA "
@@ -223,12 +220,12 @@ HtmlSection memory_curve_section(const Study& study) {
     chart.y = {"GiB on the worst rank", false, 0, std::ceil(capacity * 1.25 / 10) * 10, {}};
     chart.limit = Limit{capacity, capacity_label(study.cluster)};
     HtmlSection section{"memory-by-context", "Memory against context", {}, {}, {}};
-    section.figures.push_back({"memory-curve", "Memory needed, by context",
-                               "A bar across a line marks the longest context that fits; dashes lead on to one that "
-                               "does not. Where a line ends below the limit, the table of longest contexts says why.",
-                               fmt::format("Lines of GPU memory over context, with a limit at {:.1f} GiB: {}.",
-                                           capacity, listed(items)),
-                               chart, table, false});
+    section.figures.push_back(
+        {"memory-curve", "Memory needed, by context",
+         "A bar across a line marks the longest context that fits; dashes lead on to one that "
+         "does not. Where a line ends below the limit, the table of longest contexts says why.",
+         fmt::format("Lines of GPU memory over context, with a limit at {:.1f} GiB: {}.", capacity, listed(items)),
+         chart, table, false});
     return section;
 }
 

@@ -114,11 +114,11 @@ void add_attention(ConstantTable& table, const Calibration& calibration, const s
                 const std::string name =
                     fmt::format("{} attention, {}, {} mask", to_string(kernel), directions[i], masks[j]);
                 table.add(name, curve.asymptote, 1e12, "TFLOP/s");
-                table.note(name + ", shape",
-                           fmt::format("s0 {:.4g}, p {:.3g}, fall {:.3g}", curve.half_length, curve.exponent,
-                                       curve.fall),
-                           fmt::format("fitted on {} to {} tokens", with_separators(curve.shortest),
-                                       with_separators(curve.longest)));
+                table.note(
+                    name + ", shape",
+                    fmt::format("s0 {:.4g}, p {:.3g}, fall {:.3g}", curve.half_length, curve.exponent, curve.fall),
+                    fmt::format("fitted on {} to {} tokens", with_separators(curve.shortest),
+                                with_separators(curve.longest)));
             }
         }
     }

@@ -44,8 +44,11 @@ std::string size_text(const ChunkCurve& curve, std::int64_t size) {
 }
 
 Axis size_axis(const ChunkCurve& curve) {
-    Axis axis{curve.axis_title, true, static_cast<double>(curve.points.front().chunk) / 1.25,
-              static_cast<double>(curve.points.back().chunk) * 1.25, {}};
+    Axis axis{curve.axis_title,
+              true,
+              static_cast<double>(curve.points.front().chunk) / 1.25,
+              static_cast<double>(curve.points.back().chunk) * 1.25,
+              {}};
     for (const StudyPoint& point : curve.points) {
         axis.ticks.emplace_back(static_cast<double>(point.chunk), size_text(curve, point.chunk));
     }
@@ -132,9 +135,9 @@ HtmlFigure chunk_speed(const ChunkCurve& curve) {
 std::string trade(const ChunkCurve& curve) {
     const StudyPoint& small = curve.points.front();
     const StudyPoint& large = curve.points.back();
-    std::string text = fmt::format("{}: {} instead of {} {} take {} instead of {} GiB", curve.method,
-                                   size_text(curve, small.chunk), size_text(curve, large.chunk), curve.unit,
-                                   gib(small.need), gib(large.need));
+    std::string text =
+        fmt::format("{}: {} instead of {} {} take {} instead of {} GiB", curve.method, size_text(curve, small.chunk),
+                    size_text(curve, large.chunk), curve.unit, gib(small.need), gib(large.need));
     if (!small.step || !large.step) return text + ".";
     const double slow = small.step->tokens_per_second_per_gpu;
     const double fast = large.step->tokens_per_second_per_gpu;
@@ -143,7 +146,7 @@ std::string trade(const ChunkCurve& curve) {
 }
 
 const char* stream_name(Stream stream) {
-    static constexpr std::array names{"compute",          "all-to-all",       "ring",          "gather weights",
+    static constexpr std::array names{"compute",          "all-to-all",     "ring",          "gather weights",
                                       "reduce gradients", "host to device", "device to host"};
     static_assert(names.size() == stream_count);
     return names[static_cast<std::size_t>(stream)];
@@ -166,7 +169,9 @@ HtmlFigure pass_figure(const LayerTimeline::Pass& pass, const std::string& metho
     std::array<std::size_t, stream_count> row{};
     std::array<std::size_t, part_count> kind{};
     HtmlTable table{fmt::format("{}, {} of a block: busy time of each stream", method, pass.name),
-                    {{"Stream and work", false}, {fmt::format("Busy, {}", milliseconds ? "ms" : "s"), true}, {"Share of the pass", true}},
+                    {{"Stream and work", false},
+                     {fmt::format("Busy, {}", milliseconds ? "ms" : "s"), true},
+                     {"Share of the pass", true}},
                     {}};
     std::vector<std::string> items;
     for (std::size_t i = 0; i < stream_count; ++i) {
@@ -307,8 +312,8 @@ HtmlSection time_section(const Study& study) {
     std::erase_if(chart.parts, [&](const BarChart::Part& part) {
         return std::all_of(part.values.begin(), part.values.end(), [&](double value) { return value < most * 5e-4; });
     });
-    HtmlSection section{"where-time-goes", fmt::format("Where the time goes, at {}", short_tokens(study.focus)), {}, {},
-                        {}};
+    HtmlSection section{
+        "where-time-goes", fmt::format("Where the time goes, at {}", short_tokens(study.focus)), {}, {}, {}};
     if (items.empty()) return section;
     const bool minutes = most > 600;
     if (minutes) {
@@ -327,8 +332,8 @@ HtmlSection time_section(const Study& study) {
 
 HtmlSection layer_section(const Study& study) {
     const std::string method = display_name(study.methods[study.chosen].method);
-    HtmlSection section{"one-layer", fmt::format("One layer of {}, at {}", method, short_tokens(study.focus)), {}, {},
-                        {}};
+    HtmlSection section{
+        "one-layer", fmt::format("One layer of {}, at {}", method, short_tokens(study.focus)), {}, {}, {}};
     section.paragraphs.push_back(fmt::format(
         "The streams of one rank while a middle block runs, of {} alike. Gaps on the compute stream are waits.",
         study.model.layers - 2));

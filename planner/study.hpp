@@ -40,11 +40,11 @@ struct Study {
     bool focus_said = false;  ///< by the user, not chosen here
     std::size_t chosen = 0;   ///< index of the method that is shown in detail
     bool method_said = false;
-    std::vector<MethodStudy> methods;  ///< that can run here at all, in the order of Method
-    std::vector<MethodStudy> refused;  ///< that cannot
-    std::vector<StudyPoint> stages;    ///< upipe over heads per stage, at the focus context
-    std::vector<StudyPoint> chunks;    ///< fpdt over chunk tokens
-    std::int64_t stage = 0, chunk = 0;  ///< those of the recipes
+    std::vector<MethodStudy> methods;    ///< that can run here at all, in the order of Method
+    std::vector<MethodStudy> refused;    ///< that cannot
+    std::vector<StudyPoint> stages;      ///< upipe over heads per stage, at the focus context
+    std::vector<StudyPoint> chunks;      ///< fpdt over chunk tokens
+    std::int64_t stage = 0, chunk = 0;   ///< those of the recipes
     std::optional<LayerTimeline> layer;  ///< of the chosen method
 };
 

@@ -74,8 +74,7 @@ Json json_of(const BarChart& chart) {
     for (const BarChart::Part& part : chart.parts) {
         Json values = Json::array();
         for (const double value : part.values) values.push_back(rounded(value));
-        json["parts"].push_back(
-            {{"name", part.name}, {"colour", name_of(part.colour)}, {"values", std::move(values)}});
+        json["parts"].push_back({{"name", part.name}, {"colour", name_of(part.colour)}, {"values", std::move(values)}});
     }
     if (!chart.row_colours.empty()) {
         for (const Colour& colour : chart.row_colours) json["row_colours"].push_back(name_of(colour));
@@ -84,12 +83,8 @@ Json json_of(const BarChart& chart) {
 }
 
 Json json_of(const SpanChart& chart) {
-    Json json{{"kind", "spans"},
-              {"x", json_of(chart.x)},
-              {"rows", chart.rows},
-              {"kinds", Json::array()},
-              {"marks", Json::array()},
-              {"spans", Json::array()}};
+    Json json{{"kind", "spans"},        {"x", json_of(chart.x)},  {"rows", chart.rows},
+              {"kinds", Json::array()}, {"marks", Json::array()}, {"spans", Json::array()}};
     for (const auto& kind : chart.kinds) {
         json["kinds"].push_back({{"name", kind.name}, {"colour", name_of(kind.colour)}});
     }

@@ -34,7 +34,7 @@ struct Axis {
     std::string title;  ///< with its unit
     bool logarithmic = false;
     double least = 0;
-    double most = 0;                                     ///< 0: as the data ask
+    double most = 0;                                    ///< 0: as the data ask
     std::vector<std::pair<double, std::string>> ticks;  ///< empty: as the data ask
 };
 
@@ -51,9 +51,9 @@ struct Line {
     std::string name;
     Colour colour;
     std::vector<Point> points;
-    std::size_t solid = 0;    ///< points that are possible; the line is dashed behind them
-    bool ends = false;        ///< a bar marks the last possible point
-    std::string mark_name;    ///< of the point that is marked
+    std::size_t solid = 0;  ///< points that are possible; the line is dashed behind them
+    bool ends = false;      ///< a bar marks the last possible point
+    std::string mark_name;  ///< of the point that is marked
     std::size_t marked = ~std::size_t{0};
 };
 
@@ -132,8 +132,8 @@ std::string html(const HtmlPage& page);
 /// The style sheet of the page, for tests of its contrasts.
 std::string html_style();
 
-/// The value of SOURCE_DATE_EPOCH where it is set (reproducible builds), else `now`, as "2026-11-30". Throws Error for a
-/// value that is not a number.
+/// The value of SOURCE_DATE_EPOCH where it is set (reproducible builds), else `now`, as "2026-11-30". Throws Error for
+/// a value that is not a number.
 std::string report_date(std::int64_t now);
 
 }  // namespace headroom

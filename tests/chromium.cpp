@@ -118,8 +118,8 @@ void Chromium::open(const std::string& file, int width, int height, bool dark) {
 }
 
 Chromium::Json Chromium::evaluate(const std::string& expression) {
-    const Json answer = call("Runtime.evaluate",
-                             {{"expression", expression}, {"returnByValue", true}, {"awaitPromise", true}});
+    const Json answer =
+        call("Runtime.evaluate", {{"expression", expression}, {"returnByValue", true}, {"awaitPromise", true}});
     if (answer.contains("exceptionDetails")) throw std::runtime_error(answer["exceptionDetails"].dump());
     return answer["result"].value("value", Json());
 }
@@ -129,8 +129,8 @@ int Chromium::page_height() { return call("Page.getLayoutMetrics")["cssContentSi
 void Chromium::screenshot(const std::string& file, int top, int height) {
     const Json width = call("Page.getLayoutMetrics")["cssContentSize"]["width"];
     const Json clip{{"x", 0}, {"y", top}, {"width", width}, {"height", height}, {"scale", 1}};
-    const Json answer = call("Page.captureScreenshot",
-                             {{"format", "png"}, {"captureBeyondViewport", true}, {"clip", clip}});
+    const Json answer =
+        call("Page.captureScreenshot", {{"format", "png"}, {"captureBeyondViewport", true}, {"clip", clip}});
     std::ofstream(file, std::ios::binary) << from_base64(answer["data"]);
 }
 

@@ -68,8 +68,13 @@ HtmlPage small_page() {
     page.verdict = "fits \"well\"";
     LineChart lines;
     lines.x = {"tokens", true, 1, 4, {{1, "one"}, {2, "</script><script>alert(1)</script>"}}};
-    lines.lines.push_back({"<name>", {Colour::Family::series, 2}, {{1, 10, 9.0, 11.0}, {2, 1.0 / 3, {}, {}}}, 1, true,
-                           "", ~std::size_t{0}});
+    lines.lines.push_back({"<name>",
+                           {Colour::Family::series, 2},
+                           {{1, 10, 9.0, 11.0}, {2, 1.0 / 3, {}, {}}},
+                           1,
+                           true,
+                           "",
+                           ~std::size_t{0}});
     HtmlFigure figure{"one", "One", "", "what is seen", lines, {}, false};
     figure.data = {"the data", {{"name", false}, {"value", true}}, {{"x", "1.25"}, {"y", "<&>"}}};
     page.sections.push_back({"first", "First", {"a < b"}, {figure}, {}});
@@ -168,9 +173,8 @@ TEST_CASE("headroom report: one file below 1 MB, the same bytes every time, with
     CHECK(run_headroom(to_file, {"SOURCE_DATE_EPOCH=0"}).status == 0);
     CHECK(read_file(directory.path("a.html")) == text);
     // The same numbers as plan gives.
-    const std::string verdict =
-        nlohmann::json::parse(run_headroom({"plan", "--gpus", "4", "--context", "1M", "--method", "usp", "--format",
-                                            "json"}).out)["verdict"];
+    const std::string verdict = nlohmann::json::parse(
+        run_headroom({"plan", "--gpus", "4", "--context", "1M", "--method", "usp", "--format", "json"}).out)["verdict"];
     CHECK(contains(text, verdict));
     CHECK(run_headroom({"report"}).status == 2);
     const Outcome impossible = run_headroom({"report", "--method", "upipe", "--heads-per-stage", "3", "-o", "-"});

@@ -73,6 +73,8 @@ std::string joined(const Launch& launch) {
 
 }  // namespace
 
+Synopsis launch_synopsis() { return synopsis(); }
+
 ExitCode launch_command(const Words& words) {
     if (wants_help(words)) {
         write({}, help_text(synopsis()));

@@ -9,9 +9,9 @@
 #include "configs/load.hpp"
 #include "planner/commands/commands.hpp"
 #include "planner/commands/output.hpp"
+#include "planner/commands/program_version.hpp"
 #include "planner/commands/request.hpp"
 #include "planner/commands/time_basis.hpp"
-#include "planner/commands/program_version.hpp"
 #include "planner/report_html.hpp"
 
 namespace headroom {
@@ -25,8 +25,7 @@ Synopsis synopsis() {
             "Writes one HTML file that needs nothing else: what fits, how far each method goes, memory and speed over "
             "contexts, chunk sizes, where the time goes, and every input with its source.",
             {machine_flags(), recipe_flags(), time_flags(), result},
-            {"headroom report -o report.html",
-             "headroom report --model qwen3-32b --nodes 2 --context 2M -o qwen3.html",
+            {"headroom report -o report.html", "headroom report --model qwen3-32b --nodes 2 --context 2M -o qwen3.html",
              "headroom report --recipe run.yaml -o run.html"},
             "All methods are compared. --context is where; without it, the longest common length that half of them "
             "reach. --method is the one shown in detail; without it, the fastest that fits. SOURCE_DATE_EPOCH sets "
@@ -35,8 +34,7 @@ Synopsis synopsis() {
 
 /// As a shell would take it back.
 std::string quoted(const std::string& word) {
-    constexpr std::string_view plain =
-        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./=,:+@%";
+    constexpr std::string_view plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./=,:+@%";
     if (!word.empty() && word.find_first_not_of(plain) == std::string::npos) return word;
     std::string text = "'";
     for (const char c : word) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
@@ -50,6 +48,8 @@ std::string command_line(const Words& words) {
 }
 
 }  // namespace
+
+Synopsis report_synopsis() { return synopsis(); }
 
 ExitCode report_command(const Words& words) {
     if (wants_help(words)) {
