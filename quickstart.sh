@@ -9,7 +9,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")"
 source .ci/steps.sh
 
 # Tests, benchmarks and linters are for check.sh.
-step "install packages" install_packages '^(doctest|librapidcheck|libbenchmark|clang)'
+step "install packages" install_packages '^(doctest|librapidcheck|libbenchmark|chromium|clang)'
 step "configure" cmake --preset release
 step "build" cmake --build --preset release --parallel "$(jobs)"
 

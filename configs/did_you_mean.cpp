@@ -44,12 +44,17 @@ std::string did_you_mean(std::string_view typed, const std::vector<std::string>&
     const std::string wanted = core(typed);
     if (wanted.empty() || wanted.size() > 100) return {};
     std::string best;
-    // `h100` means one of the h100-..., not h200: the shortest name that begins so, or ends so.
+    // `h100` means the h100-..., not h200: all names that begin so while they are few, else the shortest; then the
+    // shortest that ends so.
+    std::vector<std::string> beginning;
     for (const std::string& candidate : candidates) {
         const std::string other = core(candidate);
-        const bool part = wanted.size() >= 3 && (other.starts_with(wanted) || other.ends_with(wanted));
-        if (part && (best.empty() || candidate.size() < best.size())) best = candidate;
+        if (wanted.size() < 3 || (!other.starts_with(wanted) && !other.ends_with(wanted))) continue;
+        if (other.starts_with(wanted)) beginning.push_back(candidate);
+        if (best.empty() || candidate.size() < best.size()) best = candidate;
     }
+    if (beginning.size() == 2) return beginning[0] + " or " + beginning[1];
+    if (beginning.size() == 3) return beginning[0] + ", " + beginning[1] + " or " + beginning[2];
     if (!best.empty()) return best;
 
     std::size_t best_distance = std::max<std::size_t>(1, wanted.size() / 3) + 1;

@@ -42,7 +42,7 @@ std::vector<std::string> builtin_clusters();
 
 /// `128K` = 131072, `3M`, `1_048_576`, `1e6`, `1.5M` when whole. `where` is the flag or key for the error.
 Tokens parse_tokens(std::string_view text, const std::string& where);
-/// The closest of `candidates`, or empty when none is near.
+/// The closest of `candidates`, or empty when none is near; two or three that begin as typed are joined by "or".
 std::string did_you_mean(std::string_view typed, const std::vector<std::string>& candidates);
 
 }  // namespace headroom

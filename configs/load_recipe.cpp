@@ -7,6 +7,7 @@
 #include <mutex>
 
 #include "configs/builtin_data.hpp"
+#include "configs/foreign.hpp"
 #include "configs/inline.hpp"
 #include "configs/load.hpp"
 #include "configs/reader.hpp"
@@ -67,7 +68,7 @@ Settings published_recipe(Method method) {
     return recipes[index];
 }
 
-Settings load_recipe(const std::string& path) { return read_recipe(parse_yaml(read_text_file(path), path)); }
+Settings load_recipe(const std::string& path) { return load_recipe_file(path).settings; }
 
 void set(Settings& settings, const std::string& assignment) {
     const std::size_t equals = assignment.find('=');

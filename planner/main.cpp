@@ -10,8 +10,8 @@
 #include "planner/commands/arguments.hpp"
 #include "planner/commands/commands.hpp"
 #include "planner/commands/output.hpp"
+#include "planner/commands/program_version.hpp"
 #include "reports/table.hpp"
-#include "version.hpp"
 
 namespace headroom {
 
@@ -36,7 +36,7 @@ ExitCode run(Words words) {
     const std::string name = words.front();
     if (name == "--help" || name == "-h" || name == "--version") {
         if (words.size() > 1) throw Error("unexpected argument '" + printable(words[1]) + "'", name, "leave it out");
-        write({}, name == "--version" ? std::string(headroom_version) + "\n" : program_help());
+        write({}, name == "--version" ? std::string(program_version()) + "\n" : program_help());
         return ExitCode::ok;
     }
     std::vector<std::string> names{"--help", "--version"};

@@ -164,7 +164,7 @@ TEST_CASE("names that nothing is called") {
                    "did you mean llama3-8b? `headroom show models` lists"));
     CHECK(contains(load_complaint("Qwen/Qwen3-14B"), "did you mean qwen3-14b?"));
     CHECK(contains(load_complaint(""), "no built-in model"));
-    CHECK(contains(complaint([] { load_cluster("h100"); }), "did you mean h100-sxm-80gb?"));
+    CHECK(contains(complaint([] { load_cluster("h100"); }), "did you mean h100-pcie-80gb or h100-sxm-80gb?"));
     CHECK(contains(complaint([] { load_cluster("mainframe"); }), "`headroom show clusters` lists"));
 }
 

@@ -92,6 +92,8 @@ void refuse_impossible(const Request& request, const std::vector<MaxContext>& ro
 
 }  // namespace
 
+Synopsis max_context_synopsis() { return synopsis(); }
+
 ExitCode max_context_command(const Words& words) {
     if (wants_help(words)) {
         write({}, help_text(synopsis()));

@@ -40,6 +40,8 @@ std::optional<MaxContext> longest_context_of(const Request& request, Settings sa
 
 }  // namespace
 
+Synopsis plan_synopsis() { return synopsis(); }
+
 ExitCode plan_command(const Words& words) {
     if (wants_help(words)) {
         write({}, help_text(synopsis()));

@@ -87,6 +87,8 @@ void refuse_impossible(const Arguments& arguments, const Recommendations& answer
 
 }  // namespace
 
+Synopsis recommend_synopsis() { return synopsis(); }
+
 ExitCode recommend_command(const Words& words) {
     if (wants_help(words)) {
         write({}, help_text(synopsis()));

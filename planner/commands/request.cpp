@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 
+#include "configs/foreign.hpp"
 #include "configs/load.hpp"
 #include "models/error.hpp"
 #include "reports/table.hpp"
@@ -151,7 +152,9 @@ FlagGroup recipe_flags(const std::vector<std::string>& skipped) {
     for (const KeyFlag& known : key_flags) {
         if (!contains(skipped, known.flag.name)) group.flags.push_back(known.flag);
     }
-    group.flags.push_back({"recipe", "FILE", "YAML file with recipe keys; flags and --set win over it"});
+    group.flags.push_back({"recipe", "FILE",
+                           "recipe keys in YAML, torchtitan TOML, DeepSpeed JSON, ArcticTraining YAML or a launch "
+                           "script; flags and --set win over it"});
     group.flags.push_back(
         {"set", "KEY=VALUE", "any recipe key, e.g. offload.block_inputs=none; may be repeated", 0, true});
     return group;
@@ -169,7 +172,9 @@ Request read_request(const Arguments& arguments, const std::vector<std::string>&
         contains(skipped, "set") ? Settings{} : read_assignments(arguments, flags, request.origins);
     request.said = layer(flags, assignments);
     if (const auto path = arguments.get("recipe")) {
-        const Settings file = from_flag("--recipe", *path, load_recipe);
+        const RecipeFile read = from_flag("--recipe", *path, load_recipe_file);
+        for (const std::string& note : read.notes) fmt::print(stderr, "headroom: note: {}\n", printable(note));
+        const Settings& file = read.settings;
         for (const KeyFlag& known : key_flags) {
             if (known.said(file)) request.origins.emplace(known.key, fmt::format("{}: {}", *path, known.key));
         }

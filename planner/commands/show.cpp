@@ -68,6 +68,8 @@ const Topic& find_topic(const Words& words) {
 
 }  // namespace
 
+Synopsis show_synopsis() { return synopsis(); }
+
 ExitCode show_command(const Words& words) {
     if (wants_help(words)) {
         write({}, help_text(synopsis()));

@@ -57,6 +57,8 @@ TraceRequest read_trace_request(const Arguments& arguments, const Output& output
 
 }  // namespace
 
+Synopsis simulate_synopsis() { return synopsis(); }
+
 ExitCode simulate_command(const Words& words) {
     if (wants_help(words)) {
         write({}, help_text(synopsis()));

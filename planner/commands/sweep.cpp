@@ -142,6 +142,8 @@ RowFormat read_format(const Arguments& arguments) {
 
 }  // namespace
 
+Synopsis sweep_synopsis() { return synopsis(); }
+
 ExitCode sweep_command(const Words& words) {
     if (wants_help(words)) {
         write({}, help_text(synopsis()));

@@ -94,6 +94,8 @@ MeasurementFile read_input(const Arguments& arguments) {
 
 }  // namespace
 
+Synopsis validate_synopsis() { return synopsis(); }
+
 ExitCode validate_command(const Words& words) {
     if (wants_help(words)) {
         write({}, help_text(synopsis()));

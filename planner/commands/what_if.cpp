@@ -123,6 +123,8 @@ std::vector<Variant> read_variants(const Arguments& arguments, const Base& base,
 
 }  // namespace
 
+Synopsis what_if_synopsis() { return synopsis(); }
+
 ExitCode what_if_command(const Words& words) {
     if (wants_help(words)) {
         write({}, help_text(synopsis()));

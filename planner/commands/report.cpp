@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+// headroom report: one HTML file that needs nothing else.
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <ctime>
+#include <string_view>
+
+#include "configs/load.hpp"
+#include "planner/commands/commands.hpp"
+#include "planner/commands/output.hpp"
+#include "planner/commands/program_version.hpp"
+#include "planner/commands/request.hpp"
+#include "planner/commands/time_basis.hpp"
+#include "planner/report_html.hpp"
+
+namespace headroom {
+
+namespace {
+
+Synopsis synopsis() {
+    FlagGroup result{"Result", {{"output", "FILE", "the HTML file; - is standard output", 'o'}}};
+    return {"headroom report",
+            "-o FILE [flags]",
+            "Writes one HTML file that needs nothing else: what fits, how far each method goes, memory and speed over "
+            "contexts, chunk sizes, where the time goes, and every input with its source.",
+            {machine_flags(), recipe_flags(), time_flags(), result},
+            {"headroom report -o report.html", "headroom report --model qwen3-32b --nodes 2 --context 2M -o qwen3.html",
+             "headroom report --recipe run.yaml -o run.html"},
+            "All methods are compared. --context is where; without it, the longest common length that half of them "
+            "reach. --method is the one shown in detail; without it, the fastest that fits. SOURCE_DATE_EPOCH sets "
+            "the date on the page."};
+}
+
+/// As a shell would take it back.
+std::string quoted(const std::string& word) {
+    constexpr std::string_view plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./=,:+@%";
+    if (!word.empty() && word.find_first_not_of(plain) == std::string::npos) return word;
+    std::string text = "'";
+    for (const char c : word) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
+    return text + "'";
+}
+
+std::string command_line(const Words& words) {
+    std::string text = "headroom report";
+    for (const std::string& word : words) text += " " + quoted(word);
+    return text;
+}
+
+}  // namespace
+
+Synopsis report_synopsis() { return synopsis(); }
+
+ExitCode report_command(const Words& words) {
+    if (wants_help(words)) {
+        write({}, help_text(synopsis()));
+        return ExitCode::ok;
+    }
+    const Arguments arguments(synopsis(), words);
+    const Output output = read_output(arguments);
+    if (!arguments.has("output")) {
+        throw Error("no file is named", "headroom report", "add e.g. -o report.html");
+    }
+    const ReportOrigin origin{command_line(words), program_version(), report_date(std::time(nullptr))};
+    const Request request = read_request(arguments);
+    const TimeBasis basis = read_time_basis(arguments, request.cluster);
+    pointing_to_origin(request, [&] {
+        const Study study = make_study(request.model, request.cluster, request.said, published_recipe, basis);
+        write(output, html(report_page(study, origin)));
+    });
+    return ExitCode::ok;
+}
+
+}  // namespace headroom
