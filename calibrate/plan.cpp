@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "calibrate/plan.hpp"
+
+#include <fmt/format.h>
+#include <fnmatch.h>
+
+#include <algorithm>
+
+#include "models/error.hpp"
+
+namespace headroom {
+namespace {
+
+constexpr double host_copy_seconds = 1.0;
+
+void add_host_copies(std::vector<Probe>& probes, const PlanMachine& machine) {
+    const auto add = [&](bool to_host, HostMemory memory, std::int64_t bytes, int threads) {
+        if (threads > machine.cpu_threads) return;
+        const std::int64_t all = bytes * threads;
+        // Pinning runs at a few GB/s; so does the first touch of pageable memory.
+        const double preparation = 0.1 + static_cast<double>(all) / 3e9;
+        probes.push_back({fmt::format("host/copy/{}/{}/{}/{}", to_host ? "to_host" : "to_device", to_string(memory),
+                                      binary_size(bytes), threads),
+                          HostCopyProbe{to_host, memory, bytes, threads},
+                          Bytes{all},
+                          Bytes{all},
+                          {2, 0.1},
+                          {5, 30, 0.02, 0, host_copy_seconds},
+                          preparation});
+    };
+    struct Kind {
+        bool to_host;
+        HostMemory memory;
+    };
+    static constexpr Kind kinds[]{{true, HostMemory::fresh},     {true, HostMemory::existing},
+                                  {false, HostMemory::written},  {false, HostMemory::existing},
+                                  {true, HostMemory::pinned},    {false, HostMemory::pinned}};
+    for (const Kind& kind : kinds) {
+        for (const std::int64_t bytes : {16 * mebi, 128 * mebi, gibi}) add(kind.to_host, kind.memory, bytes, 1);
+        for (const int threads : {2, 4, 8}) add(kind.to_host, kind.memory, 128 * mebi, threads);
+    }
+    for (const Kind& kind : kinds) add(kind.to_host, kind.memory, gibi, 8);
+}
+
+void add_host(std::vector<Probe>& probes, const PlanMachine& machine) {
+    add_host_copies(probes, machine);
+    for (const std::int64_t bytes : {16 * mebi, 128 * mebi, gibi}) {
+        for (const int threads : {1, 8}) {
+            if (threads > machine.cpu_threads) continue;
+            const std::int64_t all = bytes * threads;
+            probes.push_back({fmt::format("host/zero_fill/{}/{}", binary_size(bytes), threads),
+                              ZeroFillProbe{bytes, threads},
+                              Bytes{0},
+                              Bytes{all},
+                              {2, 0.1},
+                              {5, 30, 0.02, 0, host_copy_seconds},
+                              0.1 + static_cast<double>(all) / 3e9});
+        }
+    }
+    for (const HostGap gap : {HostGap::launch, HostGap::small_kernel, HostGap::after_wait}) {
+        probes.push_back({fmt::format("host/gap/{}", to_string(gap)),
+                          HostGapProbe{gap, 0},
+                          Bytes{mebi},
+                          Bytes{mebi},
+                          {3, 0.2},
+                          {20, 200, 0.02, 0, 1.0},
+                          0.1});
+    }
+    for (const HostGap gap : {HostGap::pin, HostGap::unmap}) {
+        for (const std::int64_t bytes : {128 * mebi, gibi}) {
+            probes.push_back({fmt::format("host/gap/{}/{}", to_string(gap), binary_size(bytes)),
+                              HostGapProbe{gap, bytes},
+                              Bytes{0},
+                              Bytes{bytes},
+                              {1, 0},
+                              {3, 20, 0.02, 0, host_copy_seconds},
+                              0.1});
+        }
+    }
+}
+
+bool matches(const std::string& name, const std::string& glob) { return ::fnmatch(glob.c_str(), name.c_str(), 0) == 0; }
+
+bool matches_any(const std::string& name, const std::vector<std::string>& globs) {
+    return std::any_of(globs.begin(), globs.end(), [&](const std::string& glob) { return matches(name, glob); });
+}
+
+void reject_idle_globs(const std::vector<Probe>& probes, const std::vector<std::string>& globs, const char* flag) {
+    for (const std::string& glob : globs) {
+        const bool used = std::any_of(probes.begin(), probes.end(),
+                                      [&](const Probe& probe) { return matches(probe.name, glob); });
+        if (!used) {
+            throw Error(fmt::format("no probe is called '{}'", glob), flag,
+                        "headroom calibrate probes --list names them; * stands for any text");
+        }
+    }
+}
+
+std::string row(const Probe& probe) {
+    return fmt::format("{:<44} {:>6.1f} s {:>9.2f} GiB {:>9.2f} GiB\n", probe.name, estimated_seconds(probe),
+                       in_gib(probe.device_memory), in_gib(probe.host_memory));
+}
+
+}  // namespace
+
+std::vector<Probe> all_probes(const PlanMachine& machine) {
+    std::vector<Probe> probes;
+    add_host(probes, machine);
+    return probes;
+}
+
+Plan plan_probes(const PlanMachine& machine, const Selection& selection) {
+    const std::vector<Probe> all = all_probes(machine);
+    reject_idle_globs(all, selection.only, "--only");
+    reject_idle_globs(all, selection.skip, "--skip");
+    Plan plan;
+    for (const Probe& probe : all) {
+        if (!selection.only.empty() && !matches_any(probe.name, selection.only)) continue;
+        if (matches_any(probe.name, selection.skip)) continue;
+        if (probe.device_memory > machine.device_memory || probe.host_memory > machine.host_memory) {
+            plan.too_big.push_back(probe);
+        } else if (selection.budget > 0 && plan.seconds + estimated_seconds(probe) > selection.budget) {
+            plan.cut.push_back(probe);
+        } else {
+            plan.seconds += estimated_seconds(probe);
+            plan.probes.push_back(probe);
+        }
+    }
+    return plan;
+}
+
+std::string list_text(const Plan& plan) {
+    std::string text;
+    for (const Probe& probe : plan.probes) text += probe.name + "\n";
+    return text;
+}
+
+std::string dry_run_text(const Plan& plan) {
+    std::string text = fmt::format("{:<44} {:>8} {:>13} {:>13}\n", "probe", "at most", "GPU memory", "host memory");
+    Bytes device{0}, host{0};
+    for (const Probe& probe : plan.probes) {
+        text += row(probe);
+        device = std::max(device, probe.device_memory);
+        host = std::max(host, probe.host_memory);
+    }
+    text += fmt::format("{} probes, at most {:.0f} s, {:.2f} GiB of GPU memory and {:.2f} GiB of host memory at once\n",
+                        plan.probes.size(), plan.seconds, in_gib(device), in_gib(host));
+    for (const Probe& probe : plan.too_big) text += fmt::format("not run, too large for this machine: {}\n", probe.name);
+    for (const Probe& probe : plan.cut) text += fmt::format("not run, beyond --budget: {}\n", probe.name);
+    return text;
+}
+
+}  // namespace headroom
