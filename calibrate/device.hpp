@@ -23,7 +23,7 @@ struct GpuState {
 /// Result against a reference: relative error and the limit it has to keep.
 struct Check {
     double error = 0, limit = 0;
-    bool done = false;  ///< false: nothing to verify
+    bool done = false;                                       ///< false: nothing to verify
     bool passed() const { return !done || error <= limit; }  // a NaN does not pass
 };
 

@@ -35,7 +35,8 @@ Flags probe_flags() {
         {"--dry-run", {false, [](CalibrateOptions& o, const std::string&) { o.dry_run = true; }}},
         {"--only", {true, [](CalibrateOptions& o, const std::string& v) { o.selection.only.push_back(v); }}},
         {"--skip", {true, [](CalibrateOptions& o, const std::string& v) { o.selection.skip.push_back(v); }}},
-        {"--budget", {true, [](CalibrateOptions& o, const std::string& v) { o.selection.budget = seconds_of(v, "--budget"); }}},
+        {"--budget",
+         {true, [](CalibrateOptions& o, const std::string& v) { o.selection.budget = seconds_of(v, "--budget"); }}},
         {"--resume", {true, [](CalibrateOptions& o, const std::string& v) { o.resume = v; }}},
         {"--output", {true, [](CalibrateOptions& o, const std::string& v) { o.output = v; }}},
     };
@@ -105,7 +106,8 @@ CalibrateOptions parse_calibrate_options(const std::vector<std::string>& words) 
         options.action = CalibrateAction::fit;
         parse_flags(options, fit_flags(), true, "headroom calibrate fit", rest);
         if (options.action == CalibrateAction::fit && options.inputs.empty()) {
-            throw Error("no probe file is named", "headroom calibrate fit", "name what headroom calibrate probes wrote");
+            throw Error("no probe file is named", "headroom calibrate fit",
+                        "name what headroom calibrate probes wrote");
         }
     } else {
         throw Error(fmt::format("unknown action '{}'", action), "headroom calibrate",
@@ -117,7 +119,8 @@ CalibrateOptions parse_calibrate_options(const std::vector<std::string>& words) 
 std::string calibrate_help() {
     return "Usage: headroom calibrate probes [flags]\n"
            "       headroom calibrate fit FILE... [flags]\n\n"
-           "Measures this machine, one JSON line for each finished probe, and fits a calibration file to such lines.\n\n"
+           "Measures this machine, one JSON line for each finished probe, and fits a calibration file to such "
+           "lines.\n\n"
            "probes\n"
            "  --list            names of the probes, in the order they run; no GPU is needed\n"
            "  --dry-run         the same with the seconds and bytes they take; no GPU is needed\n"

@@ -20,9 +20,9 @@ Overloaded(Cases...) -> Overloaded<Cases...>;
 constexpr std::array<std::string_view, 4> host_memory_names{"pinned", "existing", "fresh", "written"};
 constexpr std::array<std::string_view, 5> host_gap_names{"launch", "after_wait", "pin", "unmap", "small_kernel"};
 constexpr std::array<std::string_view, device_kernel_count> device_kernel_names{
-    "copy",      "eager_add",   "cast_up", "cast_down",    "complex_rotary", "mixed_add",      "mixed_add_wide",  "transpose",
-    "head_pack", "head_unpack", "rotary",  "norm_forward", "norm_backward",  "swiglu_forward", "swiglu_backward", "merge",
-    "cross_entropy"};
+    "copy",           "eager_add",      "cast_up",         "cast_down",   "complex_rotary", "mixed_add",
+    "mixed_add_wide", "transpose",      "head_pack",       "head_unpack", "rotary",         "norm_forward",
+    "norm_backward",  "swiglu_forward", "swiglu_backward", "merge",       "cross_entropy"};
 
 double real(std::int64_t value) { return static_cast<double>(value); }
 
@@ -69,48 +69,62 @@ std::string_view kind_of(const Work& work) {
 }
 
 Json settings_of(const Work& work) {
-    return std::visit(
-        Overloaded{
-            [](const HostCopyProbe& w) {
-                return Json{{"direction", w.to_host ? "to_host" : "to_device"},
-                            {"memory", to_string(w.memory)},
-                            {"bytes", w.bytes},
-                            {"threads", w.threads}};
-            },
-            [](const ZeroFillProbe& w) { return Json{{"bytes", w.bytes}, {"threads", w.threads}}; },
-            [](const HostGapProbe& w) { return Json{{"gap", to_string(w.gap)}, {"bytes", w.bytes}}; },
-            [](const DeviceKernelProbe& w) {
-                return Json{{"kernel", to_string(w.kernel)}, {"rows", w.rows}, {"columns", w.columns}};
-            },
-            [](const GemmProbe& w) { return Json{{"m", w.m}, {"n", w.n}, {"k", w.k}}; },
-            [](const AttentionProbe& w) {
-                const Attention& a = w.shape;
-                return Json{{"direction", a.backward ? "backward" : "forward"},
-                            {"mask", a.causal ? "causal" : "full"},
-                            {"query_tokens", a.query_len},
-                            {"key_tokens", a.key_len},
-                            {"heads", a.heads},
-                            {"kv_heads", a.kv_heads},
-                            {"head_dim", a.head_dim}};
-            },
-        },
-        work);
+    return std::visit(Overloaded{
+                          [](const HostCopyProbe& w) {
+                              return Json{{"direction", w.to_host ? "to_host" : "to_device"},
+                                          {"memory", to_string(w.memory)},
+                                          {"bytes", w.bytes},
+                                          {"threads", w.threads}};
+                          },
+                          [](const ZeroFillProbe& w) {
+                              return Json{{"bytes", w.bytes}, {"threads", w.threads}};
+                          },
+                          [](const HostGapProbe& w) {
+                              return Json{{"gap", to_string(w.gap)}, {"bytes", w.bytes}};
+                          },
+                          [](const DeviceKernelProbe& w) {
+                              return Json{{"kernel", to_string(w.kernel)}, {"rows", w.rows}, {"columns", w.columns}};
+                          },
+                          [](const GemmProbe& w) {
+                              return Json{{"m", w.m}, {"n", w.n}, {"k", w.k}};
+                          },
+                          [](const AttentionProbe& w) {
+                              const Attention& a = w.shape;
+                              return Json{{"direction", a.backward ? "backward" : "forward"},
+                                          {"mask", a.causal ? "causal" : "full"},
+                                          {"query_tokens", a.query_len},
+                                          {"key_tokens", a.key_len},
+                                          {"heads", a.heads},
+                                          {"kv_heads", a.kv_heads},
+                                          {"head_dim", a.head_dim}};
+                          },
+                      },
+                      work);
 }
 
 Amount amount_of(const Work& work) {
-    return std::visit(
-        Overloaded{
-            // All threads together: what the link carries.
-            [](const HostCopyProbe& w) { return Amount{real(w.bytes) * w.threads, "bytes"}; },
-            [](const ZeroFillProbe& w) { return Amount{real(w.bytes) * w.threads, "bytes"}; },
-            [](const HostGapProbe& w) {
-                return w.bytes > 0 ? Amount{real(w.bytes), "bytes"} : Amount{1, "launches"};
-            },
-            [](const DeviceKernelProbe& w) { return Amount{bytes_moved(w), "bytes"}; },
-            [](const GemmProbe& w) { return Amount{2 * real(w.m) * real(w.n) * real(w.k), "flop"}; },
-            [](const AttentionProbe& w) { return Amount{attention_flops(w.shape), "flop"}; },
-        },
-        work);
+    return std::visit(Overloaded{
+                          // All threads together: what the link carries.
+                          [](const HostCopyProbe& w) {
+                              return Amount{real(w.bytes) * w.threads, "bytes"};
+                          },
+                          [](const ZeroFillProbe& w) {
+                              return Amount{real(w.bytes) * w.threads, "bytes"};
+                          },
+                          [](const HostGapProbe& w) {
+                              return w.bytes > 0 ? Amount{real(w.bytes), "bytes"} : Amount{1, "launches"};
+                          },
+                          [](const DeviceKernelProbe& w) {
+                              return Amount{bytes_moved(w), "bytes"};
+                          },
+                          [](const GemmProbe& w) {
+                              return Amount{2 * real(w.m) * real(w.n) * real(w.k), "flop"};
+                          },
+                          [](const AttentionProbe& w) {
+                              return Amount{attention_flops(w.shape), "flop"};
+                          },
+                      },
+                      work);
 }
 
 double bytes_moved(const DeviceKernelProbe& probe) {
@@ -129,6 +143,12 @@ std::string binary_size(std::int64_t bytes) {
         ++unit;
     }
     return fmt::format("{}{}", bytes, units[unit]);
+}
+
+std::string binary_tokens(std::int64_t tokens) {
+    if (tokens % mebi == 0) return fmt::format("{}M", tokens / mebi);
+    if (tokens % kibi == 0) return fmt::format("{}K", tokens / kibi);
+    return fmt::format("{}", tokens);
 }
 
 }  // namespace headroom

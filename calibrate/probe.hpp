@@ -45,10 +45,10 @@ struct ZeroFillProbe {
 };
 
 enum class HostGap : std::uint8_t {
-    launch,      ///< host time of one kernel launch, stream held
-    after_wait,  ///< end of a kernel, host synchronise, start of the next kernel
-    pin,         ///< host time to allocate pinned memory of a new size, per byte
-    unmap,       ///< host time to give pageable memory back, per byte
+    launch,        ///< host time of one kernel launch, stream held
+    after_wait,    ///< end of a kernel, host synchronise, start of the next kernel
+    pin,           ///< host time to allocate pinned memory of a new size, per byte
+    unmap,         ///< host time to give pageable memory back, per byte
     small_kernel,  ///< start to start of small kernels in a full queue
 };
 std::string_view to_string(HostGap gap);
@@ -121,5 +121,7 @@ double bytes_moved(const DeviceKernelProbe& probe);
 
 /// "128MiB", "1GiB", "3000B".
 std::string binary_size(std::int64_t bytes);
+/// "128K", "1M", "4097".
+std::string binary_tokens(std::int64_t tokens);
 
 }  // namespace headroom

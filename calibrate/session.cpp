@@ -44,8 +44,11 @@ void sample(Measurement& measurement, const Probe& probe, const SessionOptions& 
         stop_when_interrupted(options);
     }
     const Summary summary = summarise(samples);
-    record["seconds"] = {{"median", summary.median}, {"mad", summary.mad}, {"p10", summary.p10},
-                         {"p90", summary.p90},       {"first", samples.front()}};
+    record["seconds"] = {{"median", summary.median},
+                         {"mad", summary.mad},
+                         {"p10", summary.p10},
+                         {"p90", summary.p90},
+                         {"first", samples.front()}};
     record["samples"] = summary.samples;
     record["stopped_by"] = to_string(why);
     record["sampled_seconds"] = options.now() - begin;

@@ -25,11 +25,11 @@ enum class Stop { converged, sample_limit, time_limit };
 std::string_view to_string(Stop stop);
 
 struct StoppingRule {
-    std::size_t fewest = 5;       ///< samples before anything but the hard time limit ends the probe
-    std::size_t most = 50;        ///< samples
-    double relative_mad = 0.01;   ///< converged below this
-    double seconds_least = 0;     ///< sampling goes on this long even when converged: a sustained load
-    double seconds_most = 2;      ///< of sampling
+    std::size_t fewest = 5;      ///< samples before anything but the hard time limit ends the probe
+    std::size_t most = 50;       ///< samples
+    double relative_mad = 0.01;  ///< converged below this
+    double seconds_least = 0;    ///< sampling goes on this long even when converged: a sustained load
+    double seconds_most = 2;     ///< of sampling
 };
 
 /// Is the series done? `elapsed` seconds since its first sample began.

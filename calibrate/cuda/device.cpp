@@ -6,8 +6,11 @@
 
 #include <thread>
 
+#include "calibrate/cuda/attention_probe.hpp"
 #include "calibrate/cuda/errors.hpp"
+#include "calibrate/cuda/gemm.hpp"
 #include "calibrate/cuda/host_probes.hpp"
+#include "calibrate/cuda/kernel_probes.hpp"
 #include "calibrate/cuda/nvml.hpp"
 #include "calibrate/host_facts.hpp"
 
@@ -40,7 +43,10 @@ class CudaDevice : public Device {
                 {"method_version", probe_method_version},
                 {"gpus", gpus},
                 {"driver", {{"version", nvml_.driver_version()}, {"cuda", cuda_version_text(driver)}}},
-                {"libraries", {{"cuda_runtime", cuda_version_text(runtime)}}},
+                {"libraries",
+                 {{"cuda_runtime", cuda_version_text(runtime)},
+                  {"cublaslt", cublas_version_text()},
+                  {"cudnn", cudnn_loaded_version()}}},
                 {"nvml", nvml_.available()},
                 {"host", host_facts()},
                 {"environment", environment_facts()}};
@@ -59,7 +65,9 @@ class CudaDevice : public Device {
         if (const auto* work = std::get_if<HostCopyProbe>(&probe.work)) return prepare_host_copy(0, *work);
         if (const auto* work = std::get_if<ZeroFillProbe>(&probe.work)) return prepare_zero_fill(0, *work);
         if (const auto* work = std::get_if<HostGapProbe>(&probe.work)) return prepare_host_gap(*work);
-        throw Waived("this build has no such probe");
+        if (const auto* work = std::get_if<DeviceKernelProbe>(&probe.work)) return prepare_device_kernel(*work);
+        if (const auto* work = std::get_if<GemmProbe>(&probe.work)) return prepare_gemm(*work);
+        return prepare_attention(std::get<AttentionProbe>(probe.work));
     }
 
     bool usable() override { return cudaDeviceSynchronize() == cudaSuccess; }

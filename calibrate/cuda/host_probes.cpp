@@ -73,10 +73,9 @@ class HostCopy : public Measurement {
                 break;
         }
         return team_.run([&](int i) {
-                   for (int k = 0; k < runs_; ++k) enqueue(lane_of(i));
-                   lane_of(i).stream.synchronize();
-               }) /
-               runs_;
+            for (int k = 0; k < runs_; ++k) enqueue(lane_of(i));
+            lane_of(i).stream.synchronize();
+        }) / runs_;
     }
 
     Check verify() override {
@@ -116,11 +115,11 @@ class HostCopy : public Measurement {
     Lane& lane_of(int i) { return lanes_[static_cast<std::size_t>(i)]; }
 
     void enqueue(Lane& lane) const {
-        check_cuda(probe_.to_host ? cudaMemcpyAsync(lane.host, lane.device.as(), bytes(), cudaMemcpyDeviceToHost,
-                                                    lane.stream.get())
-                                  : cudaMemcpyAsync(lane.device.as(), lane.host, bytes(), cudaMemcpyHostToDevice,
-                                                    lane.stream.get()),
-                   "cudaMemcpyAsync");
+        check_cuda(
+            probe_.to_host
+                ? cudaMemcpyAsync(lane.host, lane.device.as(), bytes(), cudaMemcpyDeviceToHost, lane.stream.get())
+                : cudaMemcpyAsync(lane.device.as(), lane.host, bytes(), cudaMemcpyHostToDevice, lane.stream.get()),
+            "cudaMemcpyAsync");
     }
 
     double run_fresh() {

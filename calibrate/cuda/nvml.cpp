@@ -19,7 +19,7 @@ struct Reason {
 };
 // nvmlClocksEventReasons. Idle (0x1) and application clocks (0x2) hold nothing back.
 constexpr Reason reasons[]{
-    {0x4, "software power cap"}, {0x8, "hardware slowdown"},         {0x10, "sync boost"},
+    {0x4, "software power cap"}, {0x8, "hardware slowdown"},          {0x10, "sync boost"},
     {0x20, "software thermal"},  {0x40, "hardware thermal slowdown"}, {0x80, "hardware power brake"},
     {0x100, "display clocks"},
 };
