@@ -23,6 +23,13 @@ std::int64_t wide_matrices(const Workload& work) { return work.gated() ? 2 : 1; 
 /// One FFN-wide tensor over `rows` rows, E.
 Bytes ffn_wide(const Workload& work, std::int64_t rows) { return {work.element * rows * work.model.ffn}; }
 
+/// FFN-wide tensors of an untiled MLP. Eager: gate, act(gate), up and their product stay for backward, three of them
+/// are ever alive without one; Liger does without act(gate).
+std::int64_t kept_widths(const Step& step, bool keep) {
+    if (!step.work.gated()) return 2;
+    return keep && !step.traits.liger_mlp ? 4 : 3;
+}
+
 void mlp_gemms(Step& step, const Tiles& tiles) {
     const Transformer& model = step.work.model;
     step.to.gemm("MLP in", tiles.tokens, model.ffn, model.hidden, tiles.count * wide_matrices(step.work));
@@ -43,9 +50,7 @@ TensorId mlp_forward(Step& step, BlockKept& kept, bool keep) {
     const Tiles tiles = mlp_tiles(work);
     const Bytes wide = ffn_wide(work, tiles.tokens);
     if (!tiles.tiled) {
-        // gate, act(gate), up and their product stay for backward; without one only three are ever alive.
-        const TensorId inner = step.to.allocate("MLP gate, up and product", Group::mlp,
-                                                (keep ? (work.gated() ? 4 : 2) : (work.gated() ? 3 : 2)) * wide);
+        const TensorId inner = step.to.allocate("MLP gate, up and product", Group::mlp, kept_widths(step, keep) * wide);
         mlp_gemms(step, tiles);
         activation_forward(step, 1);
         const TensorId result = step.to.allocate("MLP output", Group::mlp, work.hidden);
@@ -88,7 +93,9 @@ TensorId mlp_backward(Step& step, BlockKept& kept) {
     };
     const Bytes whole = ffn_wide(work, work.tokens);
     if (!tiles.tiled) {
-        const TensorId down = step.to.allocate("MLP gradients of gate and up", Group::mlp, 2 * wide);
+        // Liger writes the gradients of gate and up over them and needs that of their product only.
+        const TensorId down =
+            step.to.allocate("MLP gradients of gate and up", Group::mlp, (step.traits.liger_mlp ? 1 : 2) * wide);
         step.weight_gradient("gradients of MLP weights", work.parameters.mlp);
         gradient_gemms();
         step.eager("MLP activation backward", (work.gated() ? 9 : 3) * whole, 3);

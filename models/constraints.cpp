@@ -106,8 +106,9 @@ void check_tokens(const Recipe& recipe) {
         refuse(fmt::format("context of {} tokens is beyond 2^40", recipe.context.value), "context",
                "use at most 1099511627776 tokens");
     }
-    if (recipe.batch < 1 || recipe.batch > kibi * kibi) {
-        refuse(fmt::format("batch of {} sequences", recipe.batch), "batch", "use 1 to 1048576");
+    if (recipe.batch < 1 || recipe.batch > longest_context.value / recipe.context.value) {
+        refuse(fmt::format("batch of {} sequences of {} tokens", recipe.batch, recipe.context.value), "batch",
+               fmt::format("use 1 to {}: at most 2^40 tokens in all", longest_context.value / recipe.context.value));
     }
     if (recipe.method == Method::fpdt) {
         const std::int64_t chunk = recipe.chunk_tokens.value;
@@ -133,6 +134,20 @@ void check_tokens(const Recipe& recipe) {
     }
 }
 
+/// Bytes are 64-bit integers; a step that could pass 2^62 of them on a rank is refused rather than counted wrong.
+void check_countable(const Recipe& recipe, const Transformer& model) {
+    const double rows =
+        static_cast<double>(recipe.batch) * static_cast<double>(recipe.context.value) / recipe.context_parallel();
+    const double wide = static_cast<double>(model.hidden + model.query_width() + 2 * model.ffn);
+    const double saved = recipe.checkpointing == Checkpointing::none ? 20.0 : 1.0;
+    const double values =
+        wide * (saved * static_cast<double>(model.layers) + 100.0) + 8.0 * static_cast<double>(model.vocabulary);
+    if (4.0 * rows * values > 0x1p62) {
+        refuse(fmt::format("{} tokens on a rank of {} cannot be counted", rows, model.name), "context",
+               "use a shorter context, or more ranks");
+    }
+}
+
 void check_tiling(const Tiling& tiling, const char* key) {
     if (tiling.kind == Tiling::Kind::tokens && tiling.tokens < 1) {
         refuse(fmt::format("tile of {} tokens", tiling.tokens), key, "use off, auto or a number of tokens");
@@ -140,6 +155,10 @@ void check_tiling(const Tiling& tiling, const char* key) {
 }
 
 void check_ranks(const Recipe& recipe, const Cluster& cluster) {
+    if (recipe.ring > cluster.gpus()) {
+        refuse(fmt::format("ring degree {} exceeds {} GPUs", recipe.ring, cluster.gpus()), "ring",
+               "lower the degree, or raise --nodes");
+    }
     const int ranks = recipe.context_parallel();
     const std::string product = recipe.ulysses > 1 && recipe.ring > 1
                                     ? fmt::format("ulysses {} x ring {} = {}", recipe.ulysses, recipe.ring, ranks)
@@ -209,17 +228,29 @@ void check(const Recipe& recipe, const Transformer& model, const Cluster& cluste
     check_ranks(recipe, cluster);
     check_implementation(recipe);
     check_tokens(recipe);
+    check_countable(recipe, model);
     check_tiling(recipe.tiling.norm, "tiling.norm");
     check_tiling(recipe.tiling.mlp, "tiling.mlp");
     check_tiling(recipe.tiling.loss, "tiling.loss");
     check_offload(recipe);
 }
 
+namespace {
+
+/// 1048576 -> "1,048,576".
+std::string grouped(std::int64_t number) {
+    std::string digits = std::to_string(number);
+    for (std::size_t at = digits.size(); at > 3; at -= 3) digits.insert(at - 3, 1, ',');
+    return digits;
+}
+
+}  // namespace
+
 std::vector<std::string> warnings(const Recipe& recipe, const Transformer& model, const Cluster& cluster) {
     std::vector<std::string> list;
     if (model.max_positions > 0 && recipe.context.value > model.max_positions) {
         list.push_back(fmt::format("{} was trained for {} positions; the context is {}", model.name,
-                                   model.max_positions, recipe.context.value));
+                                   grouped(model.max_positions), grouped(recipe.context.value)));
     }
     if (model.kv_heads < recipe.ulysses) {
         list.push_back(fmt::format("{} KV heads are replicated {} times to reach ulysses degree {}", model.kv_heads,

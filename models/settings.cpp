@@ -54,6 +54,13 @@ HostPlace place_block_inputs(const Recipe& recipe, const Transformer& model, con
     return static_cast<double>(per_rank) * cluster.gpus_per_node <= usable ? HostPlace::pinned : HostPlace::pageable;
 }
 
+/// Small enough to multiply out; check() refuses the rest with a reason.
+bool countable(const Recipe& recipe, const Transformer& model, const Cluster& cluster) {
+    return recipe.context.value > 0 && recipe.context <= longest_context && recipe.batch > 0 &&
+           recipe.batch <= longest_context.value / recipe.context.value && recipe.ulysses > 0 &&
+           recipe.ulysses <= model.heads && recipe.ring > 0 && recipe.ring <= cluster.gpus();
+}
+
 template <class T>
 void fill(std::optional<T>& field, const std::optional<T>& under) {
     if (!field) field = under;
@@ -128,8 +135,7 @@ Recipe resolve(const Settings& settings, const Settings& published, const Transf
 
     if (said.offload_block_inputs) {
         recipe.offload.block_inputs = *said.offload_block_inputs;
-    } else if (recipe.checkpointing == Checkpointing::full && recipe.context.value > 0 &&
-               recipe.context <= longest_context && recipe.context_parallel() > 0) {
+    } else if (recipe.checkpointing == Checkpointing::full && countable(recipe, model, cluster)) {
         recipe.offload.block_inputs = place_block_inputs(recipe, model, cluster);
     }
     check(recipe, model, cluster);

@@ -17,18 +17,33 @@ std::vector<RingRole> ring_roles(const Recipe& recipe) {
     return {RingRole::later, RingRole::first};
 }
 
-Verdict Evaluator::verdict(const Transformer& model, const Cluster& cluster, const Recipe& recipe) {
-    Verdict result;
+Evaluation Evaluator::read(const Transformer& model, const Cluster& cluster, const Recipe& recipe,
+                           const Calibration* calibration) {
+    Evaluation evaluation;
+    Verdict& result = evaluation.memory;
     for (const RingRole role : ring_roles(recipe)) {
         build_training_step(make_workload(model, cluster, recipe, role), schedule);
         const MemoryProfile& profile = replay.run(schedule);
         result.device_peak = std::max(result.device_peak, profile.device_peak);
         const Bytes host = (profile.pinned_peak + profile.pageable_peak) * cluster.gpus_per_node;
         result.host_peak_per_node = std::max(result.host_peak_per_node, host);
+        if (calibration == nullptr) continue;
+        const StepTime step =
+            predict_step(schedule, *calibration, topology(recipe, cluster), recipe.attention_kernel, timeline);
+        if (step.seconds > evaluation.step.seconds) evaluation.step = step;
     }
     result.device_fits = result.device_peak <= cluster.device_memory - sum(outside_terms(cluster, recipe));
     result.host_fits = result.host_peak_per_node <= usable_host_memory(cluster);
-    return result;
+    return evaluation;
+}
+
+Verdict Evaluator::verdict(const Transformer& model, const Cluster& cluster, const Recipe& recipe) {
+    return read(model, cluster, recipe, nullptr).memory;
+}
+
+Evaluation Evaluator::evaluate(const Transformer& model, const Cluster& cluster, const Recipe& recipe,
+                               const Calibration& calibration) {
+    return read(model, cluster, recipe, &calibration);
 }
 
 }  // namespace headroom

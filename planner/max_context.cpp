@@ -70,19 +70,20 @@ Tokens implementation_ceiling(const Recipe& recipe) {
     return script ? fpdt_script_ceiling : longest_context;
 }
 
-std::string limit(const Plan& next) {
+/// `which` length the plan is of.
+std::string limit(const Plan& next, const char* which) {
     if (!next.device.fits) {
-        return fmt::format("GPU memory ({}): the next length needs {:.2f} GiB of {:.2f}", next.device.phase,
+        return fmt::format("GPU memory ({}): the {} length needs {:.2f} GiB of {:.2f}", next.device.phase, which,
                            in_gib(next.device.peak + next.device.unreturnable), in_gib(next.device.usable));
     }
-    return fmt::format("host memory: the next length needs {:.0f} GiB of {:.0f} on each node",
+    return fmt::format("host memory: the {} length needs {:.0f} GiB of {:.0f} on each node", which,
                        in_gib(next.host.peak_per_node), in_gib(next.host.usable_per_node));
 }
 
 }  // namespace
 
 MaxContext max_context(const Settings& settings, const Settings& published, const Transformer& model,
-                       const Cluster& cluster) {
+                       const Cluster& cluster, const TimeBasis& basis) {
     MaxContext result;
     result.method = settings.method.value_or(published.method.value_or(Method::ulysses));
     Search search(settings, published, model, cluster);
@@ -130,16 +131,18 @@ MaxContext max_context(const Settings& settings, const Settings& published, cons
     if (context == 0) {
         result.recipe = search.recipe_at(granule);
         result.plan = make_plan(model, cluster, result.recipe);
-        result.limited_by = "nothing fits: " + result.plan.verdict;
+        result.limited_by = "nothing fits: " + limit(result.plan, "shortest");
         return result;
     }
+    Evaluator evaluator;
+    add_step(result.plan, basis, evaluator);
     if (context / granule == ceiling) {
         result.limited_by = ceiling * granule + granule > longest_context.value
                                 ? "the longest context that is counted, 2^40"
                                 : std::string(implementation_ceiling_reason);
         return result;
     }
-    result.limited_by = limit(make_plan(model, cluster, search.recipe_at(context + granule)));
+    result.limited_by = limit(make_plan(model, cluster, search.recipe_at(context + granule)), "next");
     return result;
 }
 

@@ -15,12 +15,12 @@ struct MaxContext {
     Recipe recipe;           ///< with the longest context
     Tokens context;          ///< 0 when not even the shortest context fits
     std::string limited_by;  ///< "GPU memory: backward of block 1, ...", "host memory: ...", or the rule broken
-    Plan plan;               ///< at that context; empty when it is 0
+    Plan plan;               ///< at that context, with its step time; empty when it is 0
 };
 
 /// Searches the multiples of the method's granule (context_granule times 128 tokens a rank) up to longest_context.
 /// `settings` must not hold a context. Settings that resolve by length (host buffers) may change along the way.
 MaxContext max_context(const Settings& settings, const Settings& published, const Transformer& model,
-                       const Cluster& cluster);
+                       const Cluster& cluster, const TimeBasis& basis = {});
 
 }  // namespace headroom

@@ -211,4 +211,46 @@ std::vector<LiveTensors> MemoryReplay::alive_at(const Schedule& schedule, const 
     return parts;
 }
 
+std::vector<LiveTensors> MemoryReplay::host_peaks(const Schedule& schedule) const {
+    struct Held {
+        std::size_t part = 0;
+        std::int64_t bytes = 0;  // 0: not on the host
+    };
+    std::vector<Held> held(schedule.tensors);
+    std::vector<LiveTensors> parts;
+    std::vector<std::int64_t> now;
+    const auto part_of = [&](const Event& event) {
+        for (std::size_t i = 0; i < parts.size(); ++i) {
+            if (parts[i].place == event.place && std::strcmp(parts[i].name, event.name) == 0) return i;
+        }
+        parts.push_back({event.name, event.group, event.place, {}});
+        now.push_back(0);
+        return parts.size() - 1;
+    };
+    for (const Segment& segment : schedule.segments) {
+        for (std::uint32_t repetition = 0; repetition < segment.repeat; ++repetition) {
+            bool any = false;
+            for (const Event& event : schedule.events_of(segment)) {  // one run of a loop: all peak alike
+                if (event.kind == EventKind::release && held[event.id].bytes > 0) {
+                    now[held[event.id].part] -= held[event.id].bytes;
+                    any = true;
+                }
+                if (event.kind != EventKind::allocate) continue;
+                held[event.id].bytes = 0;
+                if (event.place == Place::device || event.bytes == 0) continue;
+                const bool rounded = event.place == Place::host_pinned && rounds_pinned(event.group);
+                const std::size_t part = part_of(event);
+                held[event.id] = {part, rounded ? std::int64_t{1} << size_class(event.bytes) : event.bytes};
+                now[part] += held[event.id].bytes;
+                parts[part].bytes.value = std::max(parts[part].bytes.value, now[part]);
+                any = true;
+            }
+            if (!any) break;  // nor will the other repetitions touch the host
+        }
+    }
+    std::stable_sort(parts.begin(), parts.end(),
+                     [](const LiveTensors& a, const LiveTensors& b) { return a.bytes > b.bytes; });
+    return parts;
+}
+
 }  // namespace headroom

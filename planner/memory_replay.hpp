@@ -50,6 +50,8 @@ class MemoryReplay {
     const MemoryProfile& run_expanded(const Schedule& schedule);
     /// What is alive right after the event at `moment`, by name, largest first.
     std::vector<LiveTensors> alive_at(const Schedule& schedule, const Moment& moment) const;
+    /// Host tensors by name, each at its own peak and as its allocator rounds it, largest first.
+    std::vector<LiveTensors> host_peaks(const Schedule& schedule) const;
 
  private:
     static constexpr std::size_t size_classes = 64;

@@ -15,7 +15,10 @@ std::vector<OutsideTerm> outside_terms(const Cluster& cluster, const Recipe& rec
         terms.push_back({fmt::format("NCCL, {} group, buffers for {} peer{}", name, peers, peers == 1 ? "" : "s"),
                          cluster.nccl_group + std::int64_t{peers} * cluster.nccl_peer_buffer});
     };
-    group("Ulysses", recipe.ulysses, recipe.ulysses - 1);
+    // Peers on other nodes are reached through the network proxies, whose buffers all of them share: one more.
+    const int inside = std::min(recipe.ulysses, cluster.gpus_per_node) - 1;
+    const int across = recipe.ulysses > cluster.gpus_per_node ? 1 : 0;
+    group("Ulysses", recipe.ulysses, inside + across);
     group("ring", recipe.ring, std::min(2, recipe.ring - 1));
     return terms;
 }

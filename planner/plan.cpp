@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "models/constraints.hpp"
+#include "models/error.hpp"
 #include "models/training_step.hpp"
 #include "planner/evaluate.hpp"
 #include "planner/outside.hpp"
@@ -32,6 +33,7 @@ struct RankMemory {
     ReservedMemory reserved;
     std::string phase;
     std::vector<LiveTensors> alive;
+    std::vector<LiveTensors> on_host;
 };
 
 RankMemory measure(Evaluator& evaluator, const Workload& work) {
@@ -41,6 +43,7 @@ RankMemory measure(Evaluator& evaluator, const Workload& work) {
     rank.reserved = evaluator.reserved.run(evaluator.schedule, work.recipe.expandable_segments);
     rank.phase = describe(evaluator.schedule, rank.profile.at, work.model.layers);
     rank.alive = evaluator.replay.alive_at(evaluator.schedule, rank.profile.at);
+    rank.on_host = evaluator.replay.host_peaks(evaluator.schedule);
     return rank;
 }
 
@@ -71,6 +74,9 @@ HostMemory host_memory(const Cluster& cluster, const RankMemory& rank) {
     host.pinned_per_node = rank.profile.pinned_peak * cluster.gpus_per_node;
     host.pageable_per_node = rank.profile.pageable_peak * cluster.gpus_per_node;
     host.peak_per_node = host.pinned_per_node + host.pageable_per_node;
+    for (const LiveTensors& tensor : rank.on_host) {
+        host.parts.push_back({tensor.name, tensor.place, tensor.bytes * cluster.gpus_per_node});
+    }
     host.fits = host.peak_per_node <= host.usable_per_node;
     return host;
 }
@@ -96,7 +102,7 @@ std::string verdict_sentence(const Plan& plan) {
 
 }  // namespace
 
-Plan make_plan(const Transformer& model, const Cluster& cluster, const Recipe& recipe) {
+Plan make_plan(const Transformer& model, const Cluster& cluster, const Recipe& recipe, const TimeBasis& basis) {
     Plan plan;
     plan.model = model;
     plan.cluster = cluster;
@@ -128,7 +134,20 @@ Plan make_plan(const Transformer& model, const Cluster& cluster, const Recipe& r
         plan.warnings.push_back(fmt::format("host memory is a warning zone: {:.0f} of {:.0f} GiB of a node are used",
                                             gib(plan.host.peak_per_node), gib(plan.host.capacity_per_node)));
     }
+    add_step(plan, basis, evaluator);
     return plan;
+}
+
+void add_step(Plan& plan, const TimeBasis& basis, Evaluator& evaluator) {
+    if (!basis.calibration) return;
+    try {
+        check(*basis.calibration, plan.recipe.attention_kernel);
+    } catch (const Error& error) {
+        plan.warnings.push_back(fmt::format("no step time: {}; {}", error.what(), error.hint()));
+        return;
+    }
+    plan.step = predict(plan.model, plan.cluster, plan.recipe, *basis.calibration, evaluator, basis.count);
+    for (std::string& warning : warnings(*plan.step)) plan.warnings.push_back(std::move(warning));
 }
 
 }  // namespace headroom

@@ -2,6 +2,7 @@
 // Does one configuration fit: device bytes on the worst rank, host bytes per node, and what they consist of.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -9,6 +10,7 @@
 #include "models/recipe.hpp"
 #include "models/schedule.hpp"
 #include "models/transformer.hpp"
+#include "planner/step.hpp"
 
 namespace headroom {
 
@@ -40,13 +42,20 @@ struct DeviceMemory {
     bool fits = false;              ///< peak + unreturnable <= usable
 };
 
+/// Host bytes of a node under one name.
+struct HostPart {
+    std::string name;
+    Place place;  ///< pinned or pageable
+    Bytes bytes;
+};
+
 struct HostMemory {
     Bytes capacity_per_node;
     Bytes usable_per_node;
     Bytes pinned_per_node;  ///< rounded as PyTorch's pinned allocator does
     Bytes pageable_per_node;
     Bytes peak_per_node;
-    std::vector<OutsideTerm> parts;  ///< per node, by name
+    std::vector<HostPart> parts;  ///< largest first, each at its own peak
     bool fits = false;
 };
 
@@ -57,12 +66,16 @@ struct Plan {
     DeviceMemory device;
     HostMemory host;
     bool fits = false;
-    std::string verdict;  ///< one sentence
+    std::string verdict;                 ///< one sentence
+    std::optional<StepPrediction> step;  ///< absent without rates for the kernel; `warnings` then says so
     std::vector<std::string> warnings;
 };
 
-/// Plans a recipe that `check` accepts.
-Plan make_plan(const Transformer& model, const Cluster& cluster, const Recipe& recipe);
+/// Plans a recipe that `check` accepts; with a step time when there are constants for it.
+Plan make_plan(const Transformer& model, const Cluster& cluster, const Recipe& recipe, const TimeBasis& basis = {});
+
+/// Gives a plan its step time, or the reason why it has none.
+void add_step(Plan& plan, const TimeBasis& basis, Evaluator& evaluator);
 
 /// Only the two questions of a search, without names, parts and reserved bytes: much faster than make_plan.
 struct Verdict {

@@ -5,6 +5,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "planner/max_context.hpp"
@@ -30,10 +31,24 @@ std::string max_context_text(const Bench& bench, const std::vector<MaxContext>& 
 std::string max_context_json(const Bench& bench, const std::vector<MaxContext>& rows);
 std::string max_context_csv(const Bench& bench, const std::vector<MaxContext>& rows);
 
+struct Simulation;
+std::string simulation_text(const Simulation& simulation, const Style& style);
+std::string simulation_json(const Simulation& simulation);
+std::string simulation_csv(const Simulation& simulation);  ///< one row per operation
+
 /// Tokens of the sequence that one context-parallel rank holds.
 Tokens tokens_per_gpu(const Recipe& recipe);
 /// "Ulysses 8 x ring 2, 8 heads per stage".
 std::string degrees(const Recipe& recipe);
+/// "step: 277.3 s (258.1 to 299.6), 472.5 tokens/s/GPU (437.2 to 508), MFU 38.2%", in one or two lines; empty
+/// without.
+std::string step_headline(const Plan& plan);
+/// The parts of the step, exposed against busy, and what they rest on; empty without a step time.
+std::string step_section(const Plan& plan, const Style& style);
+/// "GEMM" for Part::gemm.
+std::string_view spoken(Part part);
+/// The configuration as a reader of a plan wants it echoed: method and degrees, tokens, what the code does.
+std::string recipe_lines(const Recipe& recipe);
 /// "llama3-8b (8,030,261,248 parameters) on h100-sxm-80gb, 1 node x 8 GPUs", ended.
 std::string bench_line(const Transformer& model, const Cluster& cluster);
 

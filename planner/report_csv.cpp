@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Columns: what was asked (inputs), then `status` and `reason`, then what came out. A cell that does not apply is
 // empty.
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -16,6 +18,7 @@ namespace {
 using Row = std::vector<std::pair<std::string, std::string>>;
 
 std::string number(std::int64_t value) { return std::to_string(value); }
+std::string real(double value) { return fmt::format("{}", value); }
 std::string truth(bool value) { return value ? "true" : "false"; }
 
 std::string column_name(std::string_view key) {
@@ -59,6 +62,33 @@ void append_results(Row& row, const Plan* plan) {
     cell("host_fits", [](const Plan& p) { return truth(p.host.fits); });
 }
 
+void append_step(Row& row, const Plan* plan) {
+    const StepPrediction* step = plan && plan->step ? &*plan->step : nullptr;
+    const auto cell = [&](std::string name, auto value) {
+        row.emplace_back(std::move(name), step ? value(*step) : std::string());
+    };
+    using S = StepPrediction;
+    cell("step_seconds", [](const S& s) { return real(s.time.seconds.value); });
+    cell("step_seconds_low", [](const S& s) { return real(s.time.low.value); });
+    cell("step_seconds_high", [](const S& s) { return real(s.time.high.value); });
+    cell("tokens_per_second_per_gpu", [](const S& s) { return real(s.tokens_per_second_per_gpu); });
+    cell("tokens_per_second_per_gpu_low", [](const S& s) { return real(s.tokens_per_second_per_gpu_low); });
+    cell("tokens_per_second_per_gpu_high", [](const S& s) { return real(s.tokens_per_second_per_gpu_high); });
+    cell("tokens_per_second", [](const S& s) { return real(s.tokens_per_second); });
+    cell("mfu", [](const S& s) { return real(s.mfu); });
+    cell("mfu_convention", [](const S& s) { return s.mfu_convention; });
+    cell("hfu", [](const S& s) { return real(s.hfu); });
+    cell("slowest_rank", [](const S& s) { return number(s.slowest_rank); });
+    for (std::size_t i = 0; i < part_count; ++i) {
+        const std::string part = "step_" + std::string(part_names[i]);
+        cell(part + "_seconds", [i](const S& s) { return real(s.time.parts[i].busy.value); });
+        cell(part + "_exposed_seconds", [i](const S& s) { return real(s.time.parts[i].exposed.value); });
+    }
+    cell("calibration", [](const S& s) { return s.calibration.name; });
+    cell("calibration_kind", [](const S& s) { return s.calibration.kind; });
+    cell("inside_calibrated_domain", [](const S& s) { return truth(s.time.domain == 0); });
+}
+
 std::string csv_document(const std::vector<Row>& rows) {
     std::string text;
     std::vector<std::string> fields;
@@ -82,6 +112,7 @@ std::string plan_csv(const Plan& plan) {
     row.emplace_back("status", plan.fits ? "fits" : "does_not_fit");
     row.emplace_back("reason", plan.fits ? "" : plan.verdict);
     append_results(row, &plan);
+    append_step(row, &plan);
     return csv_document({row});
 }
 
@@ -97,6 +128,7 @@ std::string max_context_csv(const Bench& bench, const std::vector<MaxContext>& r
         row.emplace_back("max_context_tokens", found.valid ? number(found.context.value) : "");
         row.emplace_back("limited_by", found.limited_by);
         append_results(row, found.context.value > 0 ? &found.plan : nullptr);
+        append_step(row, found.context.value > 0 ? &found.plan : nullptr);
     }
     return csv_document(table);
 }

@@ -30,7 +30,10 @@ Json json_of(const DeviceMemory& device) {
 
 Json json_of(const HostMemory& host) {
     Json parts = Json::array();
-    for (const OutsideTerm& term : host.parts) parts.push_back({{"name", term.name}, {"bytes", term.bytes.value}});
+    for (const HostPart& part : host.parts) {
+        const char* place = part.place == Place::host_pinned ? "pinned" : "pageable";
+        parts.push_back({{"name", part.name}, {"place", place}, {"bytes", part.bytes.value}});
+    }
     return {{"capacity_bytes_per_node", host.capacity_per_node.value},
             {"usable_bytes_per_node", host.usable_per_node.value},
             {"peak_bytes_per_node", host.peak_per_node.value},
@@ -38,6 +41,28 @@ Json json_of(const HostMemory& host) {
             {"pageable_bytes_per_node", host.pageable_per_node.value},
             {"fits", host.fits},
             {"parts", std::move(parts)}};
+}
+
+Json json_of(const StepPrediction& step) {
+    const StepTime& time = step.time;
+    Json parts = Json::array();
+    for (std::size_t i = 0; i < part_count; ++i) {
+        parts.push_back({{"name", part_names[i]},
+                         {"seconds", time.parts[i].busy.value},
+                         {"exposed_seconds", time.parts[i].exposed.value}});
+    }
+    return {
+        {"seconds", time.seconds.value},
+        {"seconds_range", {time.low.value, time.high.value}},
+        {"tokens_per_second_per_gpu", step.tokens_per_second_per_gpu},
+        {"tokens_per_second_per_gpu_range", {step.tokens_per_second_per_gpu_low, step.tokens_per_second_per_gpu_high}},
+        {"tokens_per_second", step.tokens_per_second},
+        {"mfu", step.mfu},
+        {"mfu_convention", step.mfu_convention},
+        {"hfu", step.hfu},
+        {"slowest_rank", step.slowest_rank},
+        {"inside_calibrated_domain", time.domain == 0},
+        {"parts", std::move(parts)}};
 }
 
 Json json_of(const MaxContext& row) {
@@ -87,6 +112,11 @@ Json json_of(const Plan& plan) {
     json["verdict"] = plan.verdict;
     json["device_memory"] = json_of(plan.device);
     json["host_memory"] = json_of(plan.host);
+    json["step"] = plan.step ? json_of(*plan.step) : Json();
+    json["calibration"] = Json();
+    if (plan.step) {
+        json["calibration"] = {{"name", plan.step->calibration.name}, {"kind", plan.step->calibration.kind}};
+    }
     json["warnings"] = plan.warnings;
     return json;
 }

@@ -2,6 +2,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "planner/report.hpp"
@@ -59,6 +60,66 @@ std::string remarks(const std::vector<MaxContext>& rows) {
     return text;
 }
 
+/// "attention 93%, GEMM 5%": the two that hold the step up longest.
+std::string largest_parts(const StepTime& time) {
+    std::vector<std::size_t> order(part_count);
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    std::stable_sort(order.begin(), order.end(),
+                     [&](std::size_t a, std::size_t b) { return time.parts[a].exposed > time.parts[b].exposed; });
+    constexpr std::size_t named = 2;
+    std::string text;
+    for (std::size_t i = 0; i < named; ++i) {
+        text += fmt::format("{}{} {:.0f}%", i == 0 ? "" : ", ", spoken(static_cast<Part>(order[i])),
+                            100 * time.parts[order[i]].exposed.value / time.seconds.value);
+    }
+    return text;
+}
+
+/// Step times at these contexts, and once each what is to be said about them.
+std::string times(const std::vector<MaxContext>& rows, const Style& style) {
+    Table table({{"method"},
+                 {"step s", Align::right},
+                 {"tokens/s/GPU", Align::right},
+                 {"range", Align::right},
+                 {"MFU", Align::right},
+                 {"exposed time", Align::left, true}});
+    bool any = false;
+    std::vector<std::string> said;
+    const auto say = [&](const std::string& sentence) {
+        if (std::find(said.begin(), said.end(), sentence) == said.end()) said.push_back(sentence);
+    };
+    std::uint32_t domain = 0;
+    std::string constants;
+    for (const MaxContext& found : rows) {
+        if (!found.valid || found.context.value == 0) continue;
+        if (!found.plan.step) {
+            if (found.plan.warnings.empty()) continue;
+            const std::string& last = found.plan.warnings.back();
+            if (last.starts_with("no step time")) say(last);
+            continue;
+        }
+        const StepPrediction& step = *found.plan.step;
+        domain |= step.time.domain;
+        if (!step.doubt.empty()) say(step.doubt);
+        any = true;
+        constants = fmt::format("MFU: {}; constants: {} ({})", step.mfu_convention, step.calibration.name,
+                                step.calibration.kind);
+        table.row({std::string(to_string(found.method)), four_digits(step.time.seconds.value),
+                   four_digits(step.tokens_per_second_per_gpu),
+                   fmt::format("{} to {}", four_digits(step.tokens_per_second_per_gpu_low),
+                               four_digits(step.tokens_per_second_per_gpu_high)),
+                   fmt::format("{:.1f}%", 100 * step.mfu), largest_parts(step.time)});
+    }
+    std::string text;
+    if (any)
+        text =
+            "\n" + style.strong("Step time at these contexts") + "\n" + table.text() + paragraph(printable(constants));
+    if (domain != 0) say(domain_warning(domain));
+    if (!said.empty()) text += "\n";
+    for (const std::string& warning : said) text += paragraph(printable(warning), "warning: ");
+    return text;
+}
+
 }  // namespace
 
 std::string max_context_text(const Bench& bench, const std::vector<MaxContext>& rows, const Style& style) {
@@ -79,6 +140,7 @@ std::string max_context_text(const Bench& bench, const std::vector<MaxContext>& 
     text += paragraph(
         "context (1K = 1,024) and tokens are global; degrees are Ulysses x ring, then U heads per stage or the chunk; "
         "GPU GiB is peak/usable, host is GiB per node");
+    text += times(rows, style);
     return text;
 }
 

@@ -54,18 +54,6 @@ std::string checkpoint_line(const Recipe& recipe) {
     return fmt::format("full checkpointing, block inputs in {} host memory", to_string(recipe.offload.block_inputs));
 }
 
-std::string recipe_lines(const Plan& plan) {
-    const Recipe& recipe = plan.recipe;
-    std::string text =
-        paragraph(fmt::format("{}: {}, batch {}", to_string(recipe.method), degrees(recipe), recipe.batch));
-    text += tokens_line(recipe) + '\n';
-    text += paragraph(fmt::format("{} code with {} attention; {}; {}, {}, {}; {}", to_string(recipe.implementation),
-                                  to_string(recipe.attention_kernel), checkpoint_line(recipe),
-                                  tiling("norm", recipe.tiling.norm), tiling("MLP", recipe.tiling.mlp),
-                                  tiling("loss", recipe.tiling.loss), states_line(recipe)));
-    return text;
-}
-
 /// "attention: output 3.00, gradient of output 3.00 and 13 more", largest first.
 std::string group_with_largest(const std::vector<MemoryPart>& parts, Group group) {
     constexpr std::size_t named = 2;
@@ -151,17 +139,25 @@ std::string host_section(const Plan& plan, const Style& style) {
                   {host.pinned_per_node, host.pageable_per_node, host.usable_per_node - host.peak_per_node});
     const bool adds_up = host.pinned_per_node + host.pageable_per_node == host.peak_per_node;
     std::string text = style.strong("Host memory per node in GiB") + "\n";
+    const auto parts_in = [&](Place place) {
+        std::string lines;
+        for (const HostPart& part : host.parts) {
+            if (part.place == place) lines += sub_entry(gib(part.bytes), part.name);
+        }
+        return lines;
+    };
     text += entry("", gib(host.capacity_per_node), "capacity");
     const Centigib usable = in_centigib(host.usable_per_node);
     text +=
         entry("-", centigib(in_centigib(host.capacity_per_node) - usable), "left to the system and the data loader");
     text += entry("=", centigib(usable), "usable for training");
     text += entry("-", adds_up ? centigib(shown[0]) : gib(host.pinned_per_node), "pinned");
+    text += parts_in(Place::host_pinned);
     text += entry("-", adds_up ? centigib(shown[1]) : gib(host.pageable_per_node), "pageable");
+    text += parts_in(Place::host_pageable);
     if (!adds_up) text += entry("", gib(host.peak_per_node), "peak of both together");
     text += entry("=", adds_up ? centigib(shown[2]) : gib(host.usable_per_node - host.peak_per_node),
                   host.fits ? "margin" : "margin: too little");
-    for (const OutsideTerm& part : host.parts) text += sub_entry(gib(part.bytes), part.name);
     return text;
 }
 
@@ -210,6 +206,17 @@ std::string degrees(const Recipe& recipe) {
     return text;
 }
 
+std::string recipe_lines(const Recipe& recipe) {
+    std::string text =
+        paragraph(fmt::format("{}: {}, batch {}", to_string(recipe.method), degrees(recipe), recipe.batch));
+    text += tokens_line(recipe) + '\n';
+    text += paragraph(fmt::format("{} code with {} attention; {}; {}, {}, {}; {}", to_string(recipe.implementation),
+                                  to_string(recipe.attention_kernel), checkpoint_line(recipe),
+                                  tiling("norm", recipe.tiling.norm), tiling("MLP", recipe.tiling.mlp),
+                                  tiling("loss", recipe.tiling.loss), states_line(recipe)));
+    return text;
+}
+
 std::string bench_line(const Transformer& model, const Cluster& cluster) {
     return paragraph(fmt::format("{} ({} parameters) on {}, {} {} x {} {}", printable(model.name),
                                  with_separators(count_parameters(model).total()), printable(cluster.name),
@@ -222,9 +229,11 @@ std::string plan_text(const Plan& plan, const Style& style, const std::optional<
     verdict.pop_back();  // the colour ends before the line does
     std::string text = (plan.fits ? style.good(verdict) : style.bad(verdict)) + "\n";
     if (!plan.fits) text += shortfall(plan, longest);
-    text += "\n" + bench_line(plan.model, plan.cluster) + recipe_lines(plan);
+    text += step_headline(plan);
+    text += "\n" + bench_line(plan.model, plan.cluster) + recipe_lines(plan.recipe);
     text += "\n" + device_section(plan, style);
     text += "\n" + host_section(plan, style);
+    if (plan.step) text += "\n" + step_section(plan, style);
     if (!plan.warnings.empty()) text += "\n";
     for (const std::string& warning : plan.warnings) text += paragraph(warning, "warning: ");
     return text;

@@ -56,6 +56,11 @@ std::string approximate_tokens(Tokens tokens) {
     return text + "M";
 }
 
+std::string four_digits(double number) {
+    if (std::abs(number) >= 999.95) return with_separators(std::llround(number));
+    return fmt::format("{:.4g}", number);
+}
+
 std::string duration(Seconds seconds) {
     const double value = seconds.value;
     if (value < 1e-3) return fmt::format("{:.1f} us", value * 1e6);
@@ -73,21 +78,26 @@ std::string centigib(Centigib value) {
     return fmt::format("{}{}.{:02}", value < 0 ? "-" : "", with_separators(magnitude / 100), magnitude % 100);
 }
 
-std::vector<Centigib> apportion(Centigib total, const std::vector<Bytes>& parts) {
-    std::vector<Centigib> rounded(parts.size());
-    std::vector<double> remainder(parts.size());
-    for (std::size_t i = 0; i < parts.size(); ++i) {
-        const double exact = in_gib(parts[i]) * 100;
-        rounded[i] = static_cast<Centigib>(std::floor(exact));
-        remainder[i] = exact - std::floor(exact);
+std::vector<std::int64_t> apportion_numbers(std::int64_t total, const std::vector<double>& exact) {
+    std::vector<std::int64_t> rounded(exact.size());
+    std::vector<double> remainder(exact.size());
+    for (std::size_t i = 0; i < exact.size(); ++i) {
+        rounded[i] = static_cast<std::int64_t>(std::floor(exact[i]));
+        remainder[i] = exact[i] - std::floor(exact[i]);
     }
-    std::vector<std::size_t> order(parts.size());
+    std::vector<std::size_t> order(exact.size());
     std::iota(order.begin(), order.end(), std::size_t{0});
     std::stable_sort(order.begin(), order.end(),
                      [&](std::size_t a, std::size_t b) { return remainder[a] > remainder[b]; });
-    Centigib missing = total - std::accumulate(rounded.begin(), rounded.end(), Centigib{0});
+    std::int64_t missing = total - std::accumulate(rounded.begin(), rounded.end(), std::int64_t{0});
     for (std::size_t i = 0; i < order.size() && missing > 0; ++i, --missing) ++rounded[order[i]];
     return rounded;
+}
+
+std::vector<Centigib> apportion(Centigib total, const std::vector<Bytes>& parts) {
+    std::vector<double> exact;
+    for (const Bytes part : parts) exact.push_back(in_gib(part) * 100);
+    return apportion_numbers(total, exact);
 }
 
 }  // namespace headroom

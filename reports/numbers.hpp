@@ -25,6 +25,9 @@ std::string short_tokens(Tokens tokens);
 /// The same for columns and sentences that give the integer too: rounded down to 1/100 M or to 1 K ("5.21M", "434K").
 std::string approximate_tokens(Tokens tokens);
 
+/// Four digits, and separators instead of an exponent: "7.182", "472.5", "12,036".
+std::string four_digits(double number);
+
 /// "1.50 ms", "42.1 s", "2 h 05 min".
 std::string duration(Seconds seconds);
 
@@ -32,6 +35,8 @@ std::string duration(Seconds seconds);
 using Centigib = std::int64_t;
 Centigib in_centigib(Bytes bytes);
 std::string centigib(Centigib value);
+/// Rounds each part down or up such that together they make `total` (largest remainder first).
+std::vector<std::int64_t> apportion_numbers(std::int64_t total, const std::vector<double>& exact);
 /// Rounds each part down or up to hundredths such that together they make `total` (largest remainder first).
 std::vector<Centigib> apportion(Centigib total, const std::vector<Bytes>& parts);
 

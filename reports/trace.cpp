@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
+#include <cstdint>
 #include <iterator>
 #include <ostream>
 
@@ -38,6 +40,13 @@ std::string quoted(std::string_view text) {
     return result + '"';
 }
 
+std::int64_t nanoseconds(double seconds) { return std::llround(seconds * 1e9); }
+
+/// "1500.000"
+std::string microseconds(std::int64_t nanoseconds) {
+    return fmt::format("{}.{:03}", nanoseconds / 1000, nanoseconds % 1000);
+}
+
 class Events {
  public:
     explicit Events(std::ostream& out) : out_(out) { out_ << "{\"displayTimeUnit\":\"ms\",\"traceEvents\":["; }
@@ -66,16 +75,25 @@ void write_trace(std::ostream& out, const Trace& trace) {
         events.add(R"({{"ph":"M","pid":0,"tid":{},"name":"thread_sort_index","args":{{"sort_index":{}}}}})", i, i);
     }
     for (const TraceSlice& slice : trace.slices) {
-        events.add(R"({{"ph":"X","pid":0,"tid":{},"ts":{:.3f},"dur":{:.3f},"cat":{},"name":{}}})", slice.track,
-                   slice.start_seconds * 1e6, slice.duration_seconds * 1e6, quoted(slice.category), quoted(slice.name));
+        const std::int64_t start = nanoseconds(slice.start_seconds);
+        const std::int64_t end = nanoseconds(slice.start_seconds + slice.duration_seconds);
+        events.add(R"({{"ph":"X","pid":0,"tid":{},"ts":{},"dur":{},"cat":{},"name":{}}})", slice.track,
+                   microseconds(start), microseconds(end - start), quoted(slice.category), quoted(slice.name));
     }
     for (const TraceCounter& counter : trace.counters) {
         const std::string name = quoted(counter.name);
         const std::string unit = quoted(counter.unit);
         for (const TraceSample& sample : counter.samples) {
-            events.add(R"({{"ph":"C","pid":0,"ts":{:.3f},"name":{},"args":{{{}:{}}}}})", sample.seconds * 1e6, name,
-                       unit, sample.value);
+            events.add(R"({{"ph":"C","pid":0,"ts":{},"name":{},"args":{{{}:{}}}}})",
+                       microseconds(nanoseconds(sample.seconds)), name, unit, sample.value);
         }
+    }
+    for (std::size_t i = 0; i < trace.flows.size(); ++i) {
+        const TraceFlow& flow = trace.flows[i];
+        events.add(R"({{"ph":"s","pid":0,"tid":{},"ts":{},"id":{},"cat":"flow","name":"then"}})", flow.from_track,
+                   microseconds(nanoseconds(flow.from_seconds)), i);
+        events.add(R"({{"ph":"f","bp":"e","pid":0,"tid":{},"ts":{},"id":{},"cat":"flow","name":"then"}})",
+                   flow.to_track, microseconds(nanoseconds(flow.to_seconds)), i);
     }
     events.finish();
 }

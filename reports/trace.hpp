@@ -11,7 +11,7 @@ namespace headroom {
 
 /// Something that takes time on one track.
 struct TraceSlice {
-    std::string_view name;
+    std::string name;
     std::string_view category;
     int track = 0;  ///< index in Trace::tracks
     double start_seconds = 0;
@@ -26,9 +26,17 @@ struct TraceSample {
 
 /// A row that shows a value over time. Its samples stand in the order of time.
 struct TraceCounter {
-    std::string_view name;
-    std::string_view unit;
+    std::string name;
+    std::string unit;
     std::vector<TraceSample> samples;
+};
+
+/// An arrow from a moment on one track to a moment on another; both must lie within slices.
+struct TraceFlow {
+    int from_track = 0;
+    double from_seconds = 0;
+    int to_track = 0;
+    double to_seconds = 0;
 };
 
 struct Trace {
@@ -36,9 +44,10 @@ struct Trace {
     std::vector<std::string> tracks;  ///< shown from top to bottom
     std::vector<TraceSlice> slices;
     std::vector<TraceCounter> counters;
+    std::vector<TraceFlow> flows;
 };
 
-/// Writes the whole document. Times become microseconds, to the nanosecond.
+/// Writes the whole document. Times become microseconds, to the nanosecond; slices that touch still touch then.
 void write_trace(std::ostream& out, const Trace& trace);
 
 }  // namespace headroom

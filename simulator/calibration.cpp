@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "models/error.hpp"
 
@@ -10,46 +11,54 @@ namespace headroom {
 
 namespace {
 
-/// Calls visit(name, constant) for every constant there is, optional ones only when given.
+constexpr ConstantUnit flops{"TFLOP/s", 1e12}, rate{"GB/s", 1e9}, time{"us", 1e-6}, share{"ratio", 1};
+
+/// Calls visit(name, unit, constant) for every constant there is, optional ones only when given.
 template <class Calibrated, class Visit>
 void for_each_constant(Calibrated& calibration, Visit&& visit) {
     for (std::size_t kernel = 0; kernel < calibration.attention.size(); ++kernel) {
-        for (auto& direction : calibration.attention[kernel].curves) {
-            for (auto& curve : direction) {
-                if (curve.known())
-                    visit(std::string("attention.") + std::string(attention_kernel_names[kernel]), curve.asymptote);
+        for (std::size_t backward = 0; backward < 2; ++backward) {
+            for (std::size_t causal = 0; causal < 2; ++causal) {
+                auto& curve = calibration.attention[kernel].curves[backward][causal];
+                if (!curve.known()) continue;
+                const std::string name = std::string("attention.") + std::string(attention_kernel_names[kernel]);
+                visit(name + (backward ? ".backward" : ".forward") + (causal ? ".causal" : ".full"), flops,
+                      curve.asymptote);
             }
         }
     }
-    for (auto& point : calibration.gemm.points) visit("gemm", point.rate);
-    visit("memory.copy_rate", calibration.memory.copy_rate);
-    for (std::size_t i = 0; i < calibration.memory.share.size(); ++i) {
-        visit(std::string("memory.share.") + std::string(memory_kernel_names[i]), calibration.memory.share[i]);
+    for (auto& point : calibration.gemm.points) {
+        visit("gemm.m" + std::to_string(point.m) + ".n" + std::to_string(point.n) + ".k" + std::to_string(point.k),
+              flops, point.rate);
     }
-    visit("memory.kernel_start", calibration.memory.kernel_start);
+    visit("memory.copy_rate", rate, calibration.memory.copy_rate);
+    for (std::size_t i = 0; i < calibration.memory.share.size(); ++i) {
+        visit(std::string("memory.share.") + std::string(memory_kernel_names[i]), share, calibration.memory.share[i]);
+    }
+    visit("memory.kernel_start", time, calibration.memory.kernel_start);
     for (std::size_t i = 0; i < calibration.links.size(); ++i) {
         auto& link = calibration.links[i];
         const std::string name = std::string("links.") + std::string(link_names[i]);
-        visit(name + ".alpha", link.alpha);
-        visit(name + ".alpha_idle", link.alpha_idle);
-        visit(name + ".rate", link.rate);
+        visit(name + ".alpha", time, link.alpha);
+        visit(name + ".alpha_idle", time, link.alpha_idle);
+        visit(name + ".rate", rate, link.rate);
     }
     auto& across = calibration.across_nodes;
-    visit("across_nodes.alpha", across.alpha);
-    visit("across_nodes.nic_rate", across.nic_rate);
-    visit("across_nodes.ring_rate", across.ring_rate);
+    visit("across_nodes.alpha", time, across.alpha);
+    visit("across_nodes.nic_rate", rate, across.nic_rate);
+    visit("across_nodes.ring_rate", rate, across.ring_rate);
     auto& host = calibration.host;
-    visit("host.to_host", host.to_host);
-    visit("host.to_device", host.to_device);
-    visit("host.all_gpus", host.all_gpus);
-    visit("host.pageable_fresh", host.pageable_fresh);
-    visit("host.pageable", host.pageable);
-    visit("host.zero_fill", host.zero_fill);
-    visit("host.tokenise", host.tokenise);
-    visit("host.launch", host.launch);
-    visit("host.after_wait", host.after_wait);
-    visit("host.barrier", host.barrier);
-    visit("collective_share", calibration.collective_share);
+    visit("host.to_host", rate, host.to_host);
+    visit("host.to_device", rate, host.to_device);
+    visit("host.all_gpus", share, host.all_gpus);
+    visit("host.pageable_fresh", rate, host.pageable_fresh);
+    visit("host.pageable", rate, host.pageable);
+    visit("host.zero_fill", rate, host.zero_fill);
+    visit("host.tokenise", time, host.tokenise);
+    visit("host.launch", time, host.launch);
+    visit("host.after_wait", time, host.after_wait);
+    visit("host.barrier", time, host.barrier);
+    visit("collective_share", share, calibration.collective_share);
 }
 
 void scale(Constant& constant, double factor) {
@@ -70,7 +79,7 @@ Calibration derive(const Calibration& from, const Cluster& to, double doubt) {
     result.machines = {to.name};
     result.architecture = to.architecture;
 
-    const double flops = ratio(to.peak_bf16.value, from.datasheet.peak_bf16);
+    const double compute = ratio(to.peak_bf16.value, from.datasheet.peak_bf16);
     const double memory = ratio(to.memory_bandwidth.value, from.datasheet.memory_bandwidth);
     const double nvlink = ratio(to.nvlink_bandwidth.value, from.datasheet.nvlink);
     const double pcie = ratio(to.pcie_bandwidth.value, from.datasheet.pcie);
@@ -80,10 +89,10 @@ Calibration derive(const Calibration& from, const Cluster& to, double doubt) {
 
     for (auto& kernel : result.attention) {
         for (auto& direction : kernel.curves) {
-            for (auto& curve : direction) scale(curve.asymptote, flops);
+            for (auto& curve : direction) scale(curve.asymptote, compute);
         }
     }
-    for (auto& point : result.gemm.points) scale(point.rate, flops);
+    for (auto& point : result.gemm.points) scale(point.rate, compute);
     scale(result.memory.copy_rate, memory);
     for (auto& link : result.links) {
         scale(link.rate, nvlink);
@@ -95,7 +104,7 @@ Calibration derive(const Calibration& from, const Cluster& to, double doubt) {
     scale(result.host.to_device, pcie);
 
     const std::string note = "carried over from " + from.name + " by datasheet ratio: ";
-    for_each_constant(result, [&](const std::string&, Constant& constant) {
+    for_each_constant(result, [&](const std::string&, const ConstantUnit&, Constant& constant) {
         constant.low = std::min(constant.low, constant.value * (1.0 - doubt));
         constant.high = std::max(constant.high, constant.value * (1.0 + doubt));
         if (constant.source != Source::assumed) constant.source = Source::derived;
@@ -104,11 +113,19 @@ Calibration derive(const Calibration& from, const Cluster& to, double doubt) {
     return result;
 }
 
+std::vector<NamedConstant> constants_of(const Calibration& calibration) {
+    std::vector<NamedConstant> list;
+    for_each_constant(calibration, [&](std::string name, const ConstantUnit& unit, const Constant& constant) {
+        list.push_back({std::move(name), unit, constant});
+    });
+    return list;
+}
+
 void check(const Calibration& calibration) {
     const auto refuse = [&](const std::string& where, const std::string& what) {
         throw Error("calibration " + calibration.name + ": " + what, where, "Correct the calibration file");
     };
-    for_each_constant(calibration, [&](const std::string& name, const Constant& constant) {
+    for_each_constant(calibration, [&](const std::string& name, const ConstantUnit&, const Constant& constant) {
         if (!std::isfinite(constant.value) || constant.value <= 0) refuse(name, "the value must be above zero");
         if (constant.low <= 0 || constant.low > constant.value || constant.high < constant.value) {
             refuse(name, "the range must hold the value and stay above zero");

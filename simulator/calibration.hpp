@@ -142,6 +142,18 @@ struct Calibration {
 };
 inline constexpr std::array<std::string_view, 4> link_names{"all_to_all", "all_gather", "reduce_scatter", "send_recv"};
 
+struct ConstantUnit {
+    std::string_view name;
+    double factor;  ///< SI value of one unit
+};
+struct NamedConstant {
+    std::string name;  ///< "attention.fa3.forward.causal", "links.all_to_all.rate"
+    ConstantUnit unit;
+    Constant constant;
+};
+/// Every constant that carries a source and a range, in the order of the file.
+std::vector<NamedConstant> constants_of(const Calibration& calibration);
+
 /// Carries the constants over to another machine by the ratios of the datasheets; every tag becomes DERIVED and every
 /// range at least as wide as `doubt` (0.15 = 15 % each way).
 Calibration derive(const Calibration& from, const Cluster& to, double doubt);

@@ -24,22 +24,9 @@ Bias of_duration(std::string_view name, std::uint32_t moved, const Constant& dur
     return {name, moved, duration.low / duration.value, duration.high / duration.value};
 }
 
-void require(const Calibration& calibration, AttentionKernel kernel) {
-    if (calibration.attention[static_cast<std::size_t>(kernel)].known()) return;
-    std::string known;
-    for (std::size_t i = 0; i < calibration.attention.size(); ++i) {
-        if (!calibration.attention[i].known()) continue;
-        if (!known.empty()) known += " or ";
-        known += attention_kernel_names[i];
-    }
-    throw Error(
-        "calibration " + calibration.name + " has no rates for attention kernel " + std::string(to_string(kernel)),
-        "attention_kernel", "Use " + known + ", or another calibration");
-}
-
 StepTime predict(const Schedule& schedule, const Calibration& calibration, const Topology& topology,
                  AttentionKernel kernel, Timeline& timeline, std::vector<Slice>* slices) {
-    require(calibration, kernel);
+    check(calibration, kernel);
     const Overlap overlap = calibration.attention[static_cast<std::size_t>(kernel)].ring_overlap;
     PlayOptions options;
     options.ring_overlap = overlap;
@@ -80,6 +67,19 @@ StepTime predict(const Schedule& schedule, const Calibration& calibration, const
 }
 
 }  // namespace
+
+void check(const Calibration& calibration, AttentionKernel kernel) {
+    if (calibration.attention[static_cast<std::size_t>(kernel)].known()) return;
+    std::string known;
+    for (std::size_t i = 0; i < calibration.attention.size(); ++i) {
+        if (!calibration.attention[i].known()) continue;
+        if (!known.empty()) known += " or ";
+        known += attention_kernel_names[i];
+    }
+    throw Error(
+        "calibration " + calibration.name + " has no rates for attention kernel " + std::string(to_string(kernel)),
+        "attention_kernel", "use --attention-kernel " + known + ", or another --calibration");
+}
 
 std::array<Bias, bias_count> biases(const Calibration& calibration, AttentionKernel kernel) {
     using enum CostClass;

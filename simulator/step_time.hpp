@@ -36,6 +36,9 @@ struct Bias {
 inline constexpr std::size_t bias_count = 11;
 std::array<Bias, bias_count> biases(const Calibration& calibration, AttentionKernel kernel);
 
+/// Throws Error when the calibration has no rates for the kernel.
+void check(const Calibration& calibration, AttentionKernel kernel);
+
 /// Plays the schedule on `timeline` and works out the interval: each bias moves the exposed time of its classes, the
 /// biases are independent of each other and add in quadrature, and so does the open question of ring overlap.
 StepTime predict_step(const Schedule& schedule, const Calibration& calibration, const Topology& topology,

@@ -40,7 +40,7 @@ const Playback& Timeline::play_again(const PlayOptions& options) {
     result_ = {};
     result_.domain = domain_;
 
-    for (const Range& segment : segments_) play_range(segment, 0);
+    for (segment_ = 0; segment_ < segments_.size(); ++segment_) play_range(segments_[segment_], 0);
 
     // The step is over when the host is through and every stream is dry.
     const Moment& last =
@@ -62,6 +62,7 @@ void Timeline::play_range(const Range& range, std::size_t depth) {
     double done_before = 0;
     state_before.clear();
     for (std::uint32_t i = 0; i < repeat; ++i) {
+        if (depth == 0) repetition_ = i;
         const double begun = compute_done_;
         if (depth == 0 || i > 0) host_ = std::max(host_, one_back_);
         play_once(first, last);
@@ -121,6 +122,7 @@ void Timeline::play_once(const Step* first, const Step* last) {
                 const double start = host_;
                 host_ += step->seconds;
                 result_.busy[index(step->cost_class)] += step->seconds;
+                note(*step, Slice::Kind::on_host, Stream::compute, step->name, start, step->seconds);
                 host_released_ = {host_, start, step->cost_class, host_released_.cost_class};
                 break;
             }
@@ -148,9 +150,7 @@ void Timeline::run(const Step& step) {
         const CostClass before = issue > ready.end ? CostClass::host_gap : ready.cost_class;
         const double start = std::max(ready.end, issue);
         ready = {run_elsewhere(step, start), start, step.cost_class, before};
-        if (options_.slices) {
-            options_.slices->push_back({step.stream, step.cost_class, step.name, start, ready.end - start});
-        }
+        note(step, Slice::Kind::op, step.stream, step.name, start, ready.end - start);
     }
     if (step.blocks_host && ready_[stream].end > host_) {
         host_ = ready_[stream].end;
@@ -171,7 +171,7 @@ void Timeline::run_on_compute(const Step& step, double issue, double least_end) 
         result_.exposed[index(CostClass::host_gap)] += least_end - end;
         end = least_end;
     }
-    if (options_.slices) options_.slices->push_back({step.stream, step.cost_class, step.name, start, end - start});
+    note(step, Slice::Kind::op, step.stream, step.name, start, end - start);
     if (compute_.written > 0 && compute_.newest(0).beside == step.beside && compute_.newest(0).end == start) {
         compute_.newest(0).end = end;
     } else {
@@ -259,9 +259,7 @@ void Timeline::take_from_compute(const Step& step, double start, double end) {
         if (busy.beside == Beside::attention && is_ring(step.cost_class)) result_.ring_under_attention += both;
     }
     if (taken <= 0) return;
-    if (options_.slices) {
-        options_.slices->push_back({Stream::compute, step.cost_class, "held up by a collective", compute_done_, taken});
-    }
+    note(step, Slice::Kind::held_up, Stream::compute, "held up by a collective", compute_done_, taken);
     result_.exposed[index(step.cost_class)] += taken;
     compute_done_ += taken;
     if (compute_done_ > ready_[compute].end) {

@@ -21,8 +21,16 @@ namespace headroom {
 
 /// One op on one stream, for a trace. Seconds from the start of the step.
 struct Slice {
+    enum class Kind : std::uint8_t {
+        op,       ///< an event of the schedule
+        on_host,  ///< an event of the schedule that keeps the host busy; `stream` means nothing
+        held_up,  ///< the compute stream lost this time to a collective issued after its kernels
+    };
     Stream stream;
     CostClass cost_class;
+    Kind kind;
+    Phase phase;
+    std::uint32_t segment, repetition;
     const char* name;
     double start, duration;
 };
@@ -63,6 +71,7 @@ class Timeline {
         Kind kind = Kind::run;
         Stream stream = Stream::compute;
         CostClass cost_class = CostClass::host_gap;
+        Phase phase = Phase::setup;
         Beside beside = Beside::nothing;
         Link link = Link::none;
         bool blocks_host = false;
@@ -103,6 +112,11 @@ class Timeline {
     void play_range(const Range& range, std::size_t depth);
     void play_once(const Step* first, const Step* last);
     void run(const Step& step);
+    void note(const Step& step, Slice::Kind kind, Stream stream, const char* name, double start, double duration) {
+        if (options_.slices == nullptr) return;
+        options_.slices->push_back(
+            {stream, step.cost_class, kind, step.phase, segment_, repetition_, name, start, duration});
+    }
     void run_on_compute(const Step& step, double issue, double least_end);
     double run_elsewhere(const Step& step, double start);
     double stretched(const Step& step, double start);
@@ -124,6 +138,7 @@ class Timeline {
     std::uint32_t skips_ = 0;
     std::uint32_t domain_ = 0;
 
+    std::uint32_t segment_ = 0, repetition_ = 0;  ///< that is being played
     double host_ = 0;
     Moment host_released_;  ///< what last held the host back
     bool host_waited_ = false;

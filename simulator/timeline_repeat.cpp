@@ -56,6 +56,7 @@ void Timeline::compile(const Schedule& schedule, const Calibration& calibration,
             step.name = event.name;
             step.sync = event.id;
             step.stream = event.stream;
+            step.phase = phase;
             switch (event.kind) {
                 case EventKind::record:
                     step.kind = Kind::record;

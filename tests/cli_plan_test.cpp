@@ -64,6 +64,7 @@ TEST_CASE("the JSON of a plan keeps its names, and its parts make its totals") {
         const Json& host = json["host_memory"];
         CHECK(host["fits"] == (host["peak_bytes_per_node"] <= host["usable_bytes_per_node"]));
         CHECK(host["capacity_bytes_per_node"] >= host["usable_bytes_per_node"]);
+        CHECK(sum(host["parts"]) == host["peak_bytes_per_node"]);
     }
 }
 

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// PyTorch's own context parallel (torch/distributed/tensor/experimental/_attention.py) as torchtitan calls it: K and V
-// repeated to all heads, moved by one all-gather or by an all-to-all permutation per step, merged in fp32.
+// PyTorch's own context parallel (torch/distributed/tensor/experimental/_attention.py): K and V moved by one all-gather
+// or by an all-to-all permutation per step, merged in fp32. The Untied-Ulysses fork repeats them to all query heads
+// first; with a kernel that takes grouped heads (torchtitan, accelerate) and in the lean form they travel as they are.
 //
-//     q, k, v = rotary(x Wq, x Wk), x Wv;  k, v = repeat(k), repeat(v)
+//     q, k, v = rotary(x Wq, x Wk), x Wv;  fork: k, v = repeat(k), repeat(v)
 //     for each block of k, v:  out = merge(out, attention(q, block))
 //     backward: the same blocks again, dK and dV travel as one fp32 buffer
 #include "models/methods/method.hpp"
@@ -10,11 +11,19 @@
 namespace headroom {
 namespace {
 
-Attention block_kernel(const Workload& work, std::int64_t round, bool backward) {
+bool repeats(const Step& step) {
+    return step.traits.repeats_kv_heads && step.work.model.kv_heads < step.work.model.heads;
+}
+
+/// K or V as they travel.
+Bytes travelling_bytes(const Step& step) { return repeats(step) ? step.work.query : step.work.key; }
+
+Attention block_kernel(const Step& step, std::int64_t round, bool backward) {
+    const Workload& work = step.work;
     Attention kernel{.query_len = work.ring_tokens(),
                      .key_len = work.ring_tokens(),
                      .heads = static_cast<std::int32_t>(work.model.heads),
-                     .kv_heads = static_cast<std::int32_t>(work.model.heads),
+                     .kv_heads = static_cast<std::int32_t>(repeats(step) ? work.model.heads : work.model.kv_heads),
                      .head_dim = static_cast<std::int32_t>(work.model.head_dim),
                      .batch = static_cast<std::int32_t>(work.recipe.batch),
                      .causal = round == 0,
@@ -30,7 +39,7 @@ class KeyValueBlocks {
 
     void start_round(std::int64_t round) {
         const std::int64_t degree = step_.work.recipe.ring;
-        const Bytes pair = 2 * step_.work.query;
+        const Bytes pair = 2 * travelling_bytes(step_);
         if (round > 0 && pending_) step_.to.wait(Stream::compute, step_.to.record(Stream::ring));
         if (round > 0 && !gathers_) {
             step_.release(current_);
@@ -80,7 +89,7 @@ void merge_block(Step& step, std::int64_t round) {
     }
     const Bytes part = whole ? query : query / 2;
     const TensorId block = step.attention("block output", part);
-    step.to.attention("attention", block_kernel(step.work, round, false));
+    step.to.attention("attention", block_kernel(step, round, false));
     if (round == 0) {
         step.eager("block output to fp32", 3 * query);
         step.release(block);
@@ -108,16 +117,20 @@ Kept native_forward(Step& step, bool keep) {
     project(step, "key projection", kv_width);
     project(step, "value projection", kv_width);
     rotate(step, kept.query, key);
-    kept.key = step.attention("key, repeated to all heads", work.query);
-    kept.value = step.attention("value, repeated to all heads", work.query);
-    step.copy("repeat K and V", 2 * (work.query + work.key), 2);
-    step.release(key, value);
+    kept.key = key;
+    kept.value = value;
+    if (repeats(step)) {
+        kept.key = step.attention("key, repeated to all heads", work.query);
+        kept.value = step.attention("value, repeated to all heads", work.query);
+        step.copy("repeat K and V", 2 * (work.query + work.key), 2);
+        step.release(key, value);
+    }
 
     const TensorId output = step.attention("attention output, fp32", 2 * work.query);
     KeyValueBlocks blocks(step);
     for (std::int64_t round = 0; round < work.recipe.ring; ++round) {
         blocks.start_round(round);
-        if (!step.traits.eager_merge) step.to.attention("attention", block_kernel(work, round, false));
+        if (!step.traits.eager_merge) step.to.attention("attention", block_kernel(step, round, false));
         merge_block(step, round);
     }
     blocks.finish();
@@ -137,18 +150,19 @@ Kept native_forward(Step& step, bool keep) {
 TensorId native_backward(Step& step, Kept& kept) {
     const Workload& work = step.work;
     const Bytes query = work.query;
+    const Bytes key = travelling_bytes(step);
     const bool eager = step.traits.eager_merge;
     const TensorId output_gradient = output_projection_backward(step, kept.projected);
-    const TensorId sums = step.attention("gradients of query, key, value, fp32", 6 * query);
+    const TensorId sums = step.attention("gradients of query, key, value, fp32", 2 * query + 4 * key);
     TensorId contiguous = no_tensor;
     TensorId lse_copy = no_tensor;
     if (eager) {
-        contiguous = step.attention("contiguous K and V", 2 * query);
+        contiguous = step.attention("contiguous K and V", 2 * key);
         lse_copy = step.attention("contiguous log-sum-exp", work.lse);
-        step.transpose("contiguous K and V", 4 * query);
+        step.transpose("contiguous K and V", 4 * key);
     }
-    const TensorId travelling = step.exchange("travelling dK and dV, fp32", 4 * query);
-    const TensorId travelling_copy = step.exchange("concatenated dK and dV, fp32", 4 * query);
+    const TensorId travelling = step.exchange("travelling dK and dV, fp32", 4 * key);
+    const TensorId travelling_copy = step.exchange("concatenated dK and dV, fp32", 4 * key);
 
     KeyValueBlocks blocks(step);
     for (std::int64_t round = 0; round < work.recipe.ring; ++round) {
@@ -156,23 +170,25 @@ TensorId native_backward(Step& step, Kept& kept) {
         const bool whole = round == 0 || work.role == RingRole::later;
         const Bytes part = whole ? query : query / 2;
         const TensorId query_block = step.attention("block gradient of query", part);
-        const TensorId key_blocks = step.attention("block gradients of key and value", 2 * query);
-        const KernelWorkspace need = backward_workspace(work.recipe.attention_kernel, part, query, work.lse, 1);
+        const TensorId key_blocks = step.attention("block gradients of key and value", 2 * key);
+        const KernelWorkspace need = backward_workspace(work.recipe.attention_kernel, part, key, work.lse,
+                                                        repeats(step) ? 1 : work.model.group());
         const TensorId accumulator = step.workspace("attention kernel: dQ accumulator", need.query_accumulator);
-        step.to.attention("attention backward", block_kernel(work, round, true));
-        step.release(accumulator);
+        const TensorId key_accumulators =
+            step.workspace("attention kernel: dK and dV accumulators", need.key_accumulators);
+        step.to.attention("attention backward", block_kernel(step, round, true));
+        step.release(accumulator, key_accumulators);
         if (eager) {
-            const TensorId updated = step.workspace("concatenated gradients, fp32", 4 * query);
-            step.mixed("add gradients", 29 * query, 9);
+            const TensorId updated = step.workspace("concatenated gradients, fp32", 4 * key);
+            step.mixed("add gradients", 9 * query + 20 * key, 9);
             step.release(updated);
         } else {
-            step.eager("add gradients", 15 * query, 3);
+            step.eager("add gradients", 5 * query + 10 * key, 3);
         }
         step.release(query_block, key_blocks);
         if (round > 0) step.to.wait(Stream::compute, step.to.record(Stream::ring));
         step.to.wait(Stream::ring, step.to.record(Stream::compute));
-        step.to.collective("ring: dK and dV", Stream::ring, CollectiveKind::send_recv, CommGroup::ring, 4 * query,
-                           false);
+        step.to.collective("ring: dK and dV", Stream::ring, CollectiveKind::send_recv, CommGroup::ring, 4 * key, false);
     }
     step.to.wait(Stream::compute, step.to.record(Stream::ring));
     blocks.finish();
@@ -182,7 +198,7 @@ TensorId native_backward(Step& step, Kept& kept) {
     TensorId query_gradient = step.attention("gradient of query", query);
     TensorId key_gradient = step.attention("gradient of key", work.key);
     const TensorId value_gradient = step.attention("gradient of value", work.key);
-    step.eager("sum gradients of repeated heads", 6 * query + 3 * query + 4 * work.key, 4);
+    step.eager("narrow gradients, sum repeated heads", 3 * query + 6 * key + 4 * work.key, 4);
     step.release(sums, kept.query);
     rotate_backward(step, query_gradient, key_gradient);
     const TensorId input_gradient = step.attention("gradient of normed input", work.hidden);

@@ -54,7 +54,7 @@ TensorId gather_sequence(Step& step, const char* name, Bytes bytes) {
     const bool copies = step.traits.exchange_copies;
     if (step.work.recipe.ulysses == 1) {
         // Nothing to exchange; the shipped helper still allocates a buffer that nobody reads.
-        if (copies) step.release(step.exchange("unused all-to-all buffer", bytes));
+        if (step.traits.copies_alone) step.release(step.exchange("unused all-to-all buffer", bytes));
         return no_tensor;
     }
     TensorId send = no_tensor;
@@ -71,7 +71,7 @@ TensorId gather_sequence(Step& step, const char* name, Bytes bytes) {
 TensorId scatter_sequence(Step& step, const char* name, Bytes bytes, bool single_head) {
     const bool copies = step.traits.exchange_copies;
     const bool alone = step.work.recipe.ulysses == 1;
-    if (alone && !copies) return no_tensor;
+    if (alone && !step.traits.copies_alone) return no_tensor;
     TensorId send = no_tensor;
     if (copies && !single_head) {
         send = step.exchange("all-to-all send copy", bytes);

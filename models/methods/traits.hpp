@@ -13,6 +13,12 @@ struct Traits {
     /// The caller keeps q, k, v alive that went into the all-to-all until attention returns
     /// (long-context-attention hybrid/attn_layer.py:110-161: Python locals).
     bool keeps_sent = false;
+    /// The all-to-all helper copies even when there is nothing to exchange (same file, Ulysses degree 1).
+    bool copies_alone = false;
+    /// Native context parallel repeats K and V to all query heads first (model.py:446-453), and moves them so.
+    bool repeats_kv_heads = false;
+    /// Liger's SwiGLU: act(gate) is not kept, and the gradients of gate and up overwrite them.
+    bool liger_mlp = false;
     /// A contiguous copy before an all-to-all, and one after the exchange back (comm/all_to_all.py:15-134).
     bool exchange_copies = false;
     /// Attention output converted to fp32 and back even without a ring (zigzag_ring_flash_attn.py; ring/utils.py).
@@ -51,12 +57,15 @@ constexpr Traits traits_of(Implementation implementation) {
             traits.tile_concatenation = true;
             traits.head_permutation = true;
             traits.full_rotary_table = true;
+            traits.copies_alone = true;
+            traits.repeats_kv_heads = implementation == Implementation::untied_ulysses;
             traits.offloads_rotary = true;
             traits.first_block_stays = implementation == Implementation::untied_ulysses;
             break;
         case Implementation::alst:
             traits.exchange_copies = true;
             traits.tile_concatenation = true;
+            traits.liger_mlp = true;
             break;
         case Implementation::megatron_deepspeed:
             traits.exchange_copies = true;

@@ -2,7 +2,9 @@
 #include "planner/commands/catalogue.hpp"
 
 #include <fmt/core.h>
+#include <fmt/ranges.h>
 
+#include "configs/calibration.hpp"
 #include "configs/load.hpp"
 #include "models/constraints.hpp"
 #include "models/error.hpp"
@@ -186,6 +188,37 @@ Document show_methods() {
         document.records.push_back({{"method", std::string(to_string(line.method))},
                                     {"what_it_does", std::string(line.what)},
                                     {"needs", std::string(line.needs)}});
+    }
+    return document;
+}
+
+Document show_calibrations() {
+    Document document{"calibrations", false, {}, 4};
+    for (const std::string& name : builtin_calibrations()) {
+        const Calibration calibration = load_calibration(name);
+        document.records.push_back({{"name", name},
+                                    {"kind", calibration.kind},
+                                    {"architecture", calibration.architecture},
+                                    {"description", calibration.description},
+                                    {"clusters", fmt::format("{}", fmt::join(calibration.machines, ", "))}});
+    }
+    return document;
+}
+
+Document show_calibration(const std::string& name_or_path) {
+    const Calibration calibration = load_calibration(name_or_path);
+    // The reference does not fit a page: JSON and CSV have it.
+    Document document{"constants", false, {}, 6};
+    for (const NamedConstant& named : constants_of(calibration)) {
+        const Constant& constant = named.constant;
+        const double unit = named.unit.factor;
+        document.records.push_back({{"constant", named.name},
+                                    {"value", constant.value / unit},
+                                    {"unit", std::string(named.unit.name)},
+                                    {"low", constant.low / unit},
+                                    {"high", constant.high / unit},
+                                    {"source", std::string(to_string(constant.source))},
+                                    {"reference", constant.reference}});
     }
     return document;
 }

@@ -31,8 +31,11 @@ Document show_models();
 Document show_clusters();
 Document show_recipes();
 Document show_methods();
+Document show_calibrations();
 Document show_model(const std::string& name_or_path);
 Document show_cluster(const std::string& name_or_path);
 Document show_recipe(const std::string& method);
+/// One row per constant: value, range, source and reference.
+Document show_calibration(const std::string& name_or_path);
 
 }  // namespace headroom

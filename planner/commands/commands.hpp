@@ -14,6 +14,7 @@ using Words = std::vector<std::string>;
 
 ExitCode plan_command(const Words& words);
 ExitCode max_context_command(const Words& words);
+ExitCode simulate_command(const Words& words);
 ExitCode show_command(const Words& words);
 
 struct Command {
@@ -23,9 +24,10 @@ struct Command {
 };
 
 inline constexpr std::array commands{
-    Command{"plan", "does one configuration fit, and what takes the memory", plan_command},
-    Command{"max-context", "per method: the longest context, and what stops it", max_context_command},
-    Command{"show", "models, clusters, recipes and methods that are built in", show_command},
+    Command{"plan", "does one configuration fit, with what memory and step time", plan_command},
+    Command{"max-context", "per method: the longest context, what stops it, and its step time", max_context_command},
+    Command{"simulate", "where the time of one step goes, and its timeline", simulate_command},
+    Command{"show", "what is built in: models, clusters, calibrations, recipes", show_command},
 };
 
 }  // namespace headroom

@@ -9,6 +9,7 @@
 #include "planner/commands/commands.hpp"
 #include "planner/commands/output.hpp"
 #include "planner/commands/request.hpp"
+#include "planner/commands/time_basis.hpp"
 #include "planner/report.hpp"
 
 namespace headroom {
@@ -22,8 +23,9 @@ Synopsis synopsis() {
     result.flags.push_back({"require-fit", "", "end with status 3 when no method fits any context"});
     return {"headroom max-context",
             "[flags]",
-            "Finds, for each method, the longest context that fits, and names what stops it there.",
-            {machine_flags(), recipe, result},
+            "Finds, for each method, the longest context that fits, names what stops it there, and predicts its step "
+            "time.",
+            {machine_flags(), recipe, time_flags(), result},
             {"headroom max-context", "headroom max-context --model qwen3-32b --nodes 2",
              "headroom max-context --method upipe,usp --gpus 4 --set tiling.mlp=off",
              "headroom max-context --model ./config.json --format csv -o contexts.csv"},
@@ -113,11 +115,12 @@ ExitCode max_context_command(const Words& words) {
     if (methods.empty() && request.said.method) methods.push_back(*request.said.method);
     if (methods.empty()) methods = all_methods();
 
+    const TimeBasis basis = read_time_basis(arguments, request.cluster);
     std::vector<MaxContext> rows;
     for (const Method method : methods) {
         Settings said = request.said;
         said.method = method;
-        rows.push_back(max_context(said, published_recipe(method), request.model, request.cluster));
+        rows.push_back(max_context(said, published_recipe(method), request.model, request.cluster, basis));
     }
     refuse_impossible(request, rows);
 

@@ -90,19 +90,6 @@ void write_file(const std::string& path, const std::string& text) {
     fail("cannot write the output", path, reason);
 }
 
-void check_path(const std::string& path) {
-    if (path.empty()) throw Error("the output has no name", "--output", "write e.g. -o plan.json");
-    std::error_code ignored;
-    if (fs::is_directory(path, ignored)) {
-        throw Error("'" + path + "' is a directory", "--output", "name a file in it");
-    }
-    fs::path directory = fs::path(path).parent_path();
-    if (directory.empty()) directory = ".";
-    if (!fs::is_directory(directory, ignored)) {
-        throw Error("there is no directory '" + directory.string() + "'", "--output", "create it first");
-    }
-}
-
 bool terminal_with_colour() {
     const char* no_colour = std::getenv("NO_COLOR");
     const char* terminal = std::getenv("TERM");
@@ -112,6 +99,19 @@ bool terminal_with_colour() {
 }
 
 }  // namespace
+
+void check_path(const std::string& path, const std::string& flag) {
+    if (path.empty()) throw Error("the output has no name", flag, "write e.g. " + flag + " plan.json");
+    std::error_code ignored;
+    if (fs::is_directory(path, ignored)) {
+        throw Error("'" + path + "' is a directory", flag, "name a file in it");
+    }
+    fs::path directory = fs::path(path).parent_path();
+    if (directory.empty()) directory = ".";
+    if (!fs::is_directory(directory, ignored)) {
+        throw Error("there is no directory '" + directory.string() + "'", flag, "create it first");
+    }
+}
 
 FlagGroup output_flags() {
     return {"Result",
@@ -132,7 +132,7 @@ Output read_output(const Arguments& arguments) {
                     suggestion(format, formats, "use text, json or csv"));
     }
     if (const auto path = arguments.get("output"); path && *path != "-") {
-        check_path(*path);
+        check_path(*path, "--output");
         output.path = *path;
     }
     output.style.colour = output.path.empty() && output.format == Format::text && terminal_with_colour();

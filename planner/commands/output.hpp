@@ -22,6 +22,9 @@ struct Output {
 /// Refuses at once a format that does not exist and a path that cannot be written, before anything is computed.
 Output read_output(const Arguments& arguments);
 
+/// Throws Error naming the flag when no file can be written there.
+void check_path(const std::string& path, const std::string& flag);
+
 /// The whole result at once. A file appears complete or not at all; a reader of stdout that went away is no error.
 void write(const Output& output, const std::string& result);
 

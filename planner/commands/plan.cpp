@@ -5,6 +5,7 @@
 #include "planner/commands/commands.hpp"
 #include "planner/commands/output.hpp"
 #include "planner/commands/request.hpp"
+#include "planner/commands/time_basis.hpp"
 #include "planner/report.hpp"
 
 namespace headroom {
@@ -14,16 +15,18 @@ namespace {
 Synopsis synopsis() {
     FlagGroup result = output_flags();
     result.flags.push_back({"require-fit", "", "end with status 3 when it does not fit"});
-    return {"headroom plan",
-            "--context TOKENS [flags]",
-            "Tells whether one training configuration fits: device and host memory by part at the peak of a step.",
-            {machine_flags(), recipe_flags(), result},
-            {"headroom plan --method upipe --context 3M",
-             "headroom plan --cluster h200 --nodes 2 --method usp --context 4M",
-             "headroom plan --model ./my-model --context 512K --set tiling.mlp=off",
-             "headroom plan --recipe run.yaml --format json -o plan.json --require-fit"},
-            "Without --method the method is upipe. Exit status: 0 ok, 1 failure, 2 usage or bad input, 3 does not fit "
-            "(with --require-fit)."};
+    return {
+        "headroom plan",
+        "--context TOKENS [flags]",
+        "Tells whether one training configuration fits, device and host memory by part at the peak of a step, and how "
+        "long the step takes.",
+        {machine_flags(), recipe_flags(), time_flags(), result},
+        {"headroom plan --method upipe --context 3M",
+         "headroom plan --cluster h200 --nodes 2 --method usp --context 4M",
+         "headroom plan --model ./my-model --context 512K --set tiling.mlp=off",
+         "headroom plan --recipe run.yaml --format json -o plan.json --require-fit"},
+        "Without --method the method is upipe. Exit status: 0 ok, 1 failure, 2 usage or bad input, 3 does not fit "
+        "(with --require-fit)."};
 }
 
 std::optional<MaxContext> longest_context_of(const Request& request, Settings said) {
@@ -50,7 +53,8 @@ ExitCode plan_command(const Words& words) {
     if (!said.context) {
         throw Error("no context is given", "--context", "add e.g. --context 1M, or ask headroom max-context");
     }
-    const Plan plan = make_plan(request.model, request.cluster, resolve(request, said));
+    const Recipe recipe = resolve(request, said);
+    const Plan plan = make_plan(request.model, request.cluster, recipe, read_time_basis(arguments, request.cluster));
     switch (output.format) {
         case Format::text: {
             std::optional<MaxContext> longest;

@@ -20,28 +20,37 @@ struct Topic {
 constexpr std::array topics{
     Topic{"models", false, [](const std::string&) { return show_models(); }},
     Topic{"clusters", false, [](const std::string&) { return show_clusters(); }},
+    Topic{"calibrations", false, [](const std::string&) { return show_calibrations(); }},
     Topic{"recipes", false, [](const std::string&) { return show_recipes(); }},
     Topic{"methods", false, [](const std::string&) { return show_methods(); }},
     Topic{"model", true, show_model},
     Topic{"cluster", true, show_cluster},
+    Topic{"calibration", true, show_calibration},
     Topic{"recipe", true, show_recipe},
 };
 
 Synopsis synopsis() {
-    return {"headroom show",
-            "LIST, or headroom show model|cluster|recipe NAME",
-            "Lists what is built in (LIST is models, clusters, recipes or methods), or prints one model, cluster or "
-            "published recipe in full. A model may be a config.json or its directory, a cluster a YAML file.",
-            {output_flags()},
-            {"headroom show models", "headroom show model ./config.json --format json", "headroom show recipe upipe"},
-            "show model counts the parameters of a model that cannot be planned too, and says what is not modelled.",
-            2};
+    return {
+        "headroom show",
+        "LIST, or headroom show THING NAME",
+        "Lists what is built in (LIST is models, clusters, calibrations, recipes or methods), or prints one THING: a "
+        "model, "
+        "cluster, calibration or published recipe in full. A model may be a config.json or its directory, a cluster "
+        "or calibration a YAML file.",
+        {output_flags()},
+        {"headroom show models", "headroom show model ./config.json --format json", "headroom show recipe upipe",
+         "headroom show calibration h100-sxm-80gb --format csv"},
+        "show model counts the parameters of a model that cannot be planned too, and says what is not modelled. "
+        "show calibration gives the reference of each constant in JSON and CSV.",
+        2};
 }
 
 const Topic& find_topic(const Words& words) {
     std::vector<std::string> names;
     for (const Topic& topic : topics) names.emplace_back(topic.name);
-    const std::string all = "show models, clusters, recipes, methods, model NAME, cluster NAME or recipe METHOD";
+    const std::string all =
+        "show models, clusters, calibrations, recipes, methods, model NAME, cluster NAME, calibration NAME or recipe "
+        "METHOD";
     if (words.empty()) throw Error("nothing to show is named", "headroom show", all);
     for (const Topic& topic : topics) {
         if (words[0] != topic.name) continue;

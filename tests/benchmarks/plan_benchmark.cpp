@@ -2,45 +2,95 @@
 // How fast planning is. Run build/<preset>/headroom_benchmarks; ctest does not.
 #include <benchmark/benchmark.h>
 
+#include "configs/calibration.hpp"
 #include "configs/load.hpp"
+#include "planner/evaluate.hpp"
 #include "planner/max_context.hpp"
 #include "planner/plan.hpp"
+#include "planner/simulation.hpp"
 
 namespace headroom {
 
 namespace {
 
+struct Bench {
+    Transformer model = load_model("llama3-8b");
+    Cluster cluster = load_cluster("h100-sxm-80gb");
+    TimeBasis basis{calibration_for(cluster), AttentionCount::causal};
+
+    Recipe recipe(Method method, std::int64_t context) const {
+        Settings said;
+        said.method = method;
+        said.context = Tokens{context};
+        return resolve(said, published_recipe(method), model, cluster);
+    }
+};
+
+void per_second(benchmark::State& state, const char* name) {
+    state.counters[name] = benchmark::Counter(static_cast<double>(state.iterations()), benchmark::Counter::kIsRate);
+}
+
+/// What a search asks of every configuration: does it fit, and how long does a step take. FPDT in 64 chunks.
+void evaluate(benchmark::State& state, Method method, std::int64_t context) {
+    const Bench bench;
+    const Recipe recipe = bench.recipe(method, context);
+    Evaluator evaluator;
+    for (auto _ : state) {
+        benchmark::DoNotOptimize(evaluator.evaluate(bench.model, bench.cluster, recipe, *bench.basis.calibration));
+    }
+    per_second(state, "evaluations/s");
+}
+
+/// The memory half alone.
+void verdict(benchmark::State& state, Method method, std::int64_t context) {
+    const Bench bench;
+    const Recipe recipe = bench.recipe(method, context);
+    Evaluator evaluator;
+    for (auto _ : state) benchmark::DoNotOptimize(evaluator.verdict(bench.model, bench.cluster, recipe));
+    per_second(state, "verdicts/s");
+}
+
 void plan_at_1m(benchmark::State& state, Method method) {
-    const Transformer model = load_model("llama3-8b");
-    const Cluster cluster = load_cluster("h100-sxm-80gb");
-    Settings said;
-    said.method = method;
-    said.context = Tokens{mebi};
-    const Recipe recipe = resolve(said, published_recipe(method), model, cluster);
-    for (auto _ : state) benchmark::DoNotOptimize(make_plan(model, cluster, recipe));
-    state.counters["plans/s"] =
-        benchmark::Counter(static_cast<double>(state.iterations()), benchmark::Counter::kIsRate);
+    const Bench bench;
+    const Recipe recipe = bench.recipe(method, mebi);
+    for (auto _ : state) benchmark::DoNotOptimize(make_plan(bench.model, bench.cluster, recipe, bench.basis));
+    per_second(state, "plans/s");
+}
+
+void simulate_at_1m(benchmark::State& state, Method method) {
+    const Bench bench;
+    const Recipe recipe = bench.recipe(method, mebi);
+    for (auto _ : state) benchmark::DoNotOptimize(simulate(bench.model, bench.cluster, recipe, bench.basis));
 }
 
 void max_context_of_all_methods(benchmark::State& state) {
-    const Transformer model = load_model("llama3-8b");
-    const Cluster cluster = load_cluster("h100-sxm-80gb");
+    const Bench bench;
     for (auto _ : state) {
         for (std::size_t i = 0; i < method_names.size(); ++i) {
             const auto method = static_cast<Method>(i);
             Settings said;
             said.method = method;
-            benchmark::DoNotOptimize(max_context(said, published_recipe(method), model, cluster));
+            benchmark::DoNotOptimize(
+                max_context(said, published_recipe(method), bench.model, bench.cluster, bench.basis));
         }
     }
 }
 
-BENCHMARK_CAPTURE(plan_at_1m, native, Method::native)->Unit(benchmark::kMicrosecond);
+constexpr std::int64_t fpdt_64_chunks = 64 * std::int64_t{65536};
+
+BENCHMARK_CAPTURE(evaluate, native, Method::native, mebi)->Unit(benchmark::kMicrosecond);
+BENCHMARK_CAPTURE(evaluate, ring, Method::ring, mebi)->Unit(benchmark::kMicrosecond);
+BENCHMARK_CAPTURE(evaluate, ulysses, Method::ulysses, mebi)->Unit(benchmark::kMicrosecond);
+BENCHMARK_CAPTURE(evaluate, usp, Method::usp, mebi)->Unit(benchmark::kMicrosecond);
+BENCHMARK_CAPTURE(evaluate, upipe, Method::upipe, mebi)->Unit(benchmark::kMicrosecond);
+BENCHMARK_CAPTURE(evaluate, fpdt_64_chunks, Method::fpdt, fpdt_64_chunks)->Unit(benchmark::kMicrosecond);
+BENCHMARK_CAPTURE(verdict, ring, Method::ring, mebi)->Unit(benchmark::kMicrosecond);
+BENCHMARK_CAPTURE(verdict, upipe, Method::upipe, mebi)->Unit(benchmark::kMicrosecond);
+BENCHMARK_CAPTURE(verdict, fpdt_64_chunks, Method::fpdt, fpdt_64_chunks)->Unit(benchmark::kMicrosecond);
 BENCHMARK_CAPTURE(plan_at_1m, ring, Method::ring)->Unit(benchmark::kMicrosecond);
-BENCHMARK_CAPTURE(plan_at_1m, ulysses, Method::ulysses)->Unit(benchmark::kMicrosecond);
-BENCHMARK_CAPTURE(plan_at_1m, usp, Method::usp)->Unit(benchmark::kMicrosecond);
 BENCHMARK_CAPTURE(plan_at_1m, fpdt, Method::fpdt)->Unit(benchmark::kMicrosecond);
 BENCHMARK_CAPTURE(plan_at_1m, upipe, Method::upipe)->Unit(benchmark::kMicrosecond);
+BENCHMARK_CAPTURE(simulate_at_1m, upipe, Method::upipe)->Unit(benchmark::kMillisecond);
 BENCHMARK(max_context_of_all_methods)->Unit(benchmark::kMillisecond);
 
 }  // namespace
