@@ -144,6 +144,68 @@ void add_gemms(std::vector<Probe>& probes) {
     add(4096, 4096, 131072);
 }
 
+constexpr CollectiveKind collective_kinds[]{CollectiveKind::all_to_all, CollectiveKind::send_recv,
+                                            CollectiveKind::all_gather, CollectiveKind::reduce_scatter};
+
+/// 2 GPUs, 4, ... and all of them: the first count that fails is then known.
+std::vector<int> group_sizes(int gpus) {
+    std::vector<int> sizes;
+    for (int ranks = 2; ranks < gpus; ranks *= 2) sizes.push_back(ranks);
+    if (gpus >= 2) sizes.push_back(gpus);
+    return sizes;
+}
+
+void add_overlaps(std::vector<Probe>& probes, const PlanMachine& machine) {
+    if (machine.gpus < 2) return;
+    for (const bool backward : {false, true}) {
+        const std::int64_t tokens = backward ? 8192 : 16384;
+        const Attention shape{tokens, tokens, 32, 8, 128, 1, false, backward};
+        for (const CollectiveKind kind :
+             {CollectiveKind::send_recv, CollectiveKind::all_gather, CollectiveKind::reduce_scatter}) {
+            // 5 to 7 ms, about what the attention takes.
+            const std::int64_t bytes = kind == CollectiveKind::send_recv ? 2 * gibi : 4 * gibi;
+            for (const bool collective_first : {false, true}) {
+                probes.push_back({fmt::format("overlap/{}/{}/{}_first", backward ? "backward" : "forward",
+                                              collective_name(kind), collective_first ? "collective" : "attention"),
+                                  OverlapProbe{shape, kind, bytes, machine.gpus, collective_first},
+                                  Bytes{2 * bytes + 2 * gibi},
+                                  Bytes{gibi},
+                                  {3, 0.5},
+                                  {5, 40, 0.01, 0.5, 1.5},
+                                  1.5});
+            }
+        }
+    }
+}
+
+void add_collectives(std::vector<Probe>& probes, const PlanMachine& machine) {
+    for (const int ranks : group_sizes(machine.gpus)) {
+        probes.push_back({fmt::format("collective/memory/{}", ranks),
+                          CollectiveMemoryProbe{ranks},
+                          Bytes{4 * gibi},
+                          Bytes{gibi},
+                          {0, 0},
+                          {1, 1, 0, 0, 5},
+                          3});
+        for (const CollectiveKind kind : collective_kinds) {
+            for (std::int64_t bytes = mebi; bytes <= 2 * gibi; bytes *= 2) {
+                for (const bool idle : {false, true}) {
+                    // What an idle stream adds does not depend on the size.
+                    if (idle && bytes != mebi && bytes != 64 * mebi) continue;
+                    probes.push_back({fmt::format("collective/{}/{}/{}/{}", collective_name(kind), binary_size(bytes),
+                                                  ranks, idle ? "idle" : "full"),
+                                      CollectiveProbe{kind, bytes, ranks, idle},
+                                      Bytes{2 * bytes},
+                                      Bytes{gibi},
+                                      {3, 0.05},
+                                      {5, 40, 0.02, 0, 0.4},
+                                      0.1});
+                }
+            }
+        }
+    }
+}
+
 void add_kernels(std::vector<Probe>& probes) {
     const auto add = [&](DeviceKernel kernel, std::int64_t rows, std::int64_t columns) {
         const DeviceKernelProbe work{kernel, rows, columns};
@@ -206,6 +268,8 @@ std::string row(const Probe& probe) {
 std::vector<Probe> all_probes(const PlanMachine& machine) {
     std::vector<Probe> probes;
     add_attention(probes);
+    add_overlaps(probes, machine);
+    add_collectives(probes, machine);
     add_gemms(probes);
     add_host(probes, machine);
     add_kernels(probes);

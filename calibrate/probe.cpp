@@ -56,7 +56,28 @@ double bytes_per_element(DeviceKernel kernel) {
     return 0;
 }
 
+Json attention_settings(const Attention& a) {
+    return Json{{"direction", a.backward ? "backward" : "forward"},
+                {"mask", a.causal ? "causal" : "full"},
+                {"query_tokens", a.query_len},
+                {"key_tokens", a.key_len},
+                {"heads", a.heads},
+                {"kv_heads", a.kv_heads},
+                {"head_dim", a.head_dim}};
+}
+
 }  // namespace
+
+std::string_view collective_name(CollectiveKind kind) {
+    static constexpr std::array<std::string_view, 5> names{"all_to_all", "all_gather", "reduce_scatter", "send_recv",
+                                                           "barrier"};
+    return names[static_cast<std::size_t>(kind)];
+}
+
+double bytes_sent(const CollectiveProbe& probe) {
+    if (probe.kind == CollectiveKind::send_recv) return real(probe.bytes);
+    return real(probe.bytes) * (probe.ranks - 1) / probe.ranks;
+}
 
 std::string_view to_string(HostMemory memory) { return host_memory_names[static_cast<std::size_t>(memory)]; }
 std::string_view to_string(HostGap gap) { return host_gap_names[static_cast<std::size_t>(gap)]; }
@@ -64,7 +85,8 @@ std::string_view to_string(DeviceKernel kernel) { return device_kernel_names[sta
 
 std::string_view kind_of(const Work& work) {
     static constexpr std::array<std::string_view, std::variant_size_v<Work>> names{
-        "host_copy", "zero_fill", "host_gap", "device_kernel", "gemm", "attention"};
+        "host_copy", "zero_fill",  "host_gap",          "device_kernel", "gemm",
+        "attention", "collective", "collective_memory", "overlap"};
     return names[work.index()];
 }
 
@@ -88,15 +110,24 @@ Json settings_of(const Work& work) {
                           [](const GemmProbe& w) {
                               return Json{{"m", w.m}, {"n", w.n}, {"k", w.k}};
                           },
-                          [](const AttentionProbe& w) {
-                              const Attention& a = w.shape;
-                              return Json{{"direction", a.backward ? "backward" : "forward"},
-                                          {"mask", a.causal ? "causal" : "full"},
-                                          {"query_tokens", a.query_len},
-                                          {"key_tokens", a.key_len},
-                                          {"heads", a.heads},
-                                          {"kv_heads", a.kv_heads},
-                                          {"head_dim", a.head_dim}};
+                          [](const AttentionProbe& w) { return attention_settings(w.shape); },
+                          [](const CollectiveProbe& w) {
+                              return Json{{"collective", collective_name(w.kind)},
+                                          {"bytes", w.bytes},
+                                          {"ranks", w.ranks},
+                                          {"stream", w.idle ? "idle" : "full"},
+                                          {"bytes_sent", bytes_sent(w)}};
+                          },
+                          [](const CollectiveMemoryProbe& w) {
+                              return Json{{"ranks", w.ranks}};
+                          },
+                          [](const OverlapProbe& w) {
+                              Json settings = attention_settings(w.shape);
+                              settings["collective"] = collective_name(w.kind);
+                              settings["bytes"] = w.bytes;
+                              settings["ranks"] = w.ranks;
+                              settings["first"] = w.collective_first ? "collective" : "attention";
+                              return settings;
                           },
                       },
                       work);
@@ -119,6 +150,15 @@ Amount amount_of(const Work& work) {
                           },
                           [](const GemmProbe& w) {
                               return Amount{2 * real(w.m) * real(w.n) * real(w.k), "flop"};
+                          },
+                          [](const CollectiveProbe& w) {
+                              return Amount{bytes_sent(w), "bytes"};
+                          },
+                          [](const CollectiveMemoryProbe&) {
+                              return Amount{1, "initialisations"};
+                          },
+                          [](const OverlapProbe& w) {
+                              return Amount{attention_flops(w.shape), "flop"};
                           },
                           [](const AttentionProbe& w) {
                               return Amount{attention_flops(w.shape), "flop"};

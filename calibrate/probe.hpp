@@ -92,7 +92,30 @@ struct AttentionProbe {
     Attention shape;
 };
 
-using Work = std::variant<HostCopyProbe, ZeroFillProbe, HostGapProbe, DeviceKernelProbe, GemmProbe, AttentionProbe>;
+/// A collective among `ranks` GPUs of this machine; bytes as in Collective.
+struct CollectiveProbe {
+    CollectiveKind kind;
+    std::int64_t bytes;
+    int ranks;
+    bool idle;  ///< on an idle stream, the host's launch included; otherwise in a full queue
+};
+
+/// Device memory NCCL takes: at initialisation, and at the first collective of each kind.
+struct CollectiveMemoryProbe {
+    int ranks;
+};
+
+/// Attention and a collective at once, each on a stream of its own, of about equal length.
+struct OverlapProbe {
+    Attention shape;
+    CollectiveKind kind;
+    std::int64_t bytes;
+    int ranks;
+    bool collective_first;
+};
+
+using Work = std::variant<HostCopyProbe, ZeroFillProbe, HostGapProbe, DeviceKernelProbe, GemmProbe, AttentionProbe,
+                          CollectiveProbe, CollectiveMemoryProbe, OverlapProbe>;
 
 struct Probe {
     std::string name;  ///< stable: resuming and selecting go by it
@@ -103,6 +126,7 @@ struct Probe {
     double preparation = 0.5;  ///< seconds, estimated: allocation, plans, numerics
 };
 
+std::string_view collective_name(CollectiveKind kind);
 /// "host_copy", "gemm", ...
 std::string_view kind_of(const Work& work);
 /// The fields of the work, with units in their names.
@@ -113,6 +137,8 @@ struct Amount {
     std::string_view unit;
 };
 Amount amount_of(const Work& work);
+/// Bytes one GPU sends over its link: what link tables are over.
+double bytes_sent(const CollectiveProbe& probe);
 /// Seconds the probe is going to take, at most.
 double estimated_seconds(const Probe& probe);
 

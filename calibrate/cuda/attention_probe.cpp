@@ -44,15 +44,14 @@ void add_scaled(std::vector<double>& sum, double factor, const float* row) {
     for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += factor * static_cast<double>(row[i]);
 }
 
-class AttentionMeasurement : public StreamMeasurement {
+class CudnnWork : public AttentionWork {
  public:
-    explicit AttentionMeasurement(const Attention& shape)
-        : StreamMeasurement(shape.backward ? 8 : 2), a_(shape), handle_(stream()) {
+    CudnnWork(cudaStream_t stream, const Attention& shape) : a_(shape), stream_(stream), handle_(stream) {
         const std::int64_t query = a_.query_len * a_.heads * a_.head_dim, key = a_.key_len * a_.kv_heads * a_.head_dim;
         std::uint64_t seed = 0;
         const auto make = [&](std::int64_t elements) {
             DeviceBuffer buffer(2 * elements);
-            fill_normal(stream(), buffer.as<bf16>(), elements, ++seed);
+            fill_normal(stream_, buffer.as<bf16>(), elements, ++seed);
             return buffer;
         };
         query_ = make(query);
@@ -74,8 +73,12 @@ class AttentionMeasurement : public StreamMeasurement {
         synchronize();
     }
 
+    void execute() override {
+        for (const auto& part : a_.backward ? backward_ : forward_) part->execute();
+    }
+
     Check verify() override {
-        enqueue(stream());
+        execute();
         synchronize();
         const std::int32_t head = a_.heads - 1, kv = a_.kv_heads - 1;  // the end of every tensor
         const Head keys = download_head(key_.as<bf16>(), a_.key_len, a_.kv_heads, kv, a_.head_dim);
@@ -105,12 +108,9 @@ class AttentionMeasurement : public StreamMeasurement {
                 {"workspace_bytes", plans.front()->workspace_bytes()}};
     }
 
- protected:
-    void enqueue(cudaStream_t) override {
-        for (const auto& part : a_.backward ? backward_ : forward_) part->execute();
-    }
-
  private:
+    void synchronize() const { check_cuda(cudaStreamSynchronize(stream_), "cudaStreamSynchronize"); }
+
     void add_plans(const Attention& shape, std::vector<std::unique_ptr<AttentionPlan>>& plans) {
         const AttentionStrides strides{std::int64_t{a_.heads} * a_.head_dim, std::int64_t{a_.kv_heads} * a_.head_dim};
         for (const HeadSlice& slice : head_slices(shape)) {
@@ -227,13 +227,32 @@ class AttentionMeasurement : public StreamMeasurement {
     }
 
     Attention a_;
+    cudaStream_t stream_;
     CudnnHandle handle_;
     DeviceBuffer query_, key_, value_, out_, exponent_, out_gradient_, query_gradient_, key_gradient_, value_gradient_,
         accumulator_, delta_, workspace_;
     std::vector<std::unique_ptr<AttentionPlan>> forward_, backward_;
 };
 
+class AttentionMeasurement : public StreamMeasurement {
+ public:
+    explicit AttentionMeasurement(const Attention& shape)
+        : StreamMeasurement(shape.backward ? 8 : 2), work_(make_attention_work(stream(), shape)) {}
+    Check verify() override { return work_->verify(); }
+    Json notes() override { return work_->notes(); }
+
+ protected:
+    void enqueue(cudaStream_t) override { work_->execute(); }
+
+ private:
+    std::unique_ptr<AttentionWork> work_;
+};
+
 }  // namespace
+
+std::unique_ptr<AttentionWork> make_attention_work(cudaStream_t stream, const Attention& shape) {
+    return std::make_unique<CudnnWork>(stream, shape);
+}
 
 std::unique_ptr<Measurement> prepare_attention(const AttentionProbe& probe) {
     return std::make_unique<AttentionMeasurement>(probe.shape);

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "calibrate/cuda/attention_probe.hpp"
+#include "calibrate/cuda/collective_probes.hpp"
 #include "calibrate/cuda/errors.hpp"
 #include "calibrate/cuda/gemm.hpp"
 #include "calibrate/cuda/host_probes.hpp"
@@ -46,7 +47,8 @@ class CudaDevice : public Device {
                 {"libraries",
                  {{"cuda_runtime", cuda_version_text(runtime)},
                   {"cublaslt", cublas_version_text()},
-                  {"cudnn", cudnn_loaded_version()}}},
+                  {"cudnn", cudnn_loaded_version()},
+                  {"nccl", nccl_version_text()}}},
                 {"nvml", nvml_.available()},
                 {"host", host_facts()},
                 {"environment", environment_facts()}};
@@ -67,12 +69,26 @@ class CudaDevice : public Device {
         if (const auto* work = std::get_if<HostGapProbe>(&probe.work)) return prepare_host_gap(*work);
         if (const auto* work = std::get_if<DeviceKernelProbe>(&probe.work)) return prepare_device_kernel(*work);
         if (const auto* work = std::get_if<GemmProbe>(&probe.work)) return prepare_gemm(*work);
-        return prepare_attention(std::get<AttentionProbe>(probe.work));
+        if (const auto* work = std::get_if<AttentionProbe>(&probe.work)) return prepare_attention(*work);
+        const MeshSource mesh = [this](int ranks) { return mesh_of(ranks); };
+        if (const auto* work = std::get_if<CollectiveProbe>(&probe.work)) return prepare_collective(mesh, *work);
+        if (const auto* work = std::get_if<OverlapProbe>(&probe.work)) return prepare_overlap(mesh, *work);
+        mesh_.reset();  // memory is read before and after a new one
+        return prepare_collective_memory(std::get<CollectiveMemoryProbe>(probe.work));
     }
 
     bool usable() override { return cudaDeviceSynchronize() == cudaSuccess; }
 
  private:
+    /// The last communicators are kept: the next probe mostly wants the same.
+    std::shared_ptr<NcclMesh> mesh_of(int ranks) {
+        if (!mesh_ || mesh_->size() != ranks) {
+            mesh_.reset();
+            mesh_ = std::make_shared<NcclMesh>(ranks);
+        }
+        return mesh_;
+    }
+
     Json describe(int gpu) const {
         cudaDeviceProp properties{};
         check_cuda(cudaGetDeviceProperties(&properties, gpu), "cudaGetDeviceProperties");
@@ -88,6 +104,7 @@ class CudaDevice : public Device {
     int gpus_ = 0;
     std::string bus_id_;
     Nvml nvml_;
+    std::shared_ptr<NcclMesh> mesh_;
 };
 
 }  // namespace

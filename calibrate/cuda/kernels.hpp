@@ -41,7 +41,7 @@ void swap_axes(cudaStream_t stream, const bf16* in, bf16* out, std::int64_t oute
 /// RMSNorm; `scale` (fp32 [rows]) is 1/rms and goes to backward.
 void norm_forward(cudaStream_t stream, const bf16* in, const bf16* weight, bf16* out, float* scale, Shape shape);
 /// `partial` is fp32 [norm_backward_blocks, columns], scratch for the weight gradient (fp32 [columns]).
-inline constexpr int norm_backward_blocks = 264;
+inline constexpr int norm_backward_blocks = 528;
 void norm_backward(cudaStream_t stream, const bf16* in, const bf16* weight, const float* scale, const bf16* gradient,
                    bf16* in_gradient, float* partial, float* weight_gradient, Shape shape);
 

@@ -16,6 +16,7 @@ ExitCode plan_command(const Words& words);
 ExitCode max_context_command(const Words& words);
 ExitCode simulate_command(const Words& words);
 ExitCode show_command(const Words& words);
+ExitCode calibrate_command(const Words& words);
 
 struct Command {
     const char* name;
@@ -28,6 +29,7 @@ inline constexpr std::array commands{
     Command{"max-context", "per method: the longest context, what stops it, and its step time", max_context_command},
     Command{"simulate", "where the time of one step goes, and its timeline", simulate_command},
     Command{"show", "what is built in: models, clusters, calibrations, recipes", show_command},
+    Command{"calibrate", "measures this machine's GPUs, and fits constants to what was measured", calibrate_command},
 };
 
 }  // namespace headroom
