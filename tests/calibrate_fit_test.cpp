@@ -7,6 +7,7 @@
 
 #include "calibrate/fit.hpp"
 #include "configs/calibration.hpp"
+#include "models/error.hpp"
 #include "run_headroom.hpp"
 #include "simulator/rates.hpp"
 

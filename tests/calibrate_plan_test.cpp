@@ -41,6 +41,20 @@ TEST_CASE("globs choose, and one that matches nothing is refused") {
     CHECK_THROWS_AS(plan_probes({}, {{}, {"nothing"}, 0}), Error);
 }
 
+TEST_CASE("collectives appear with the GPUs for them, by group sizes up to all") {
+    CHECK(plan_probes({}, {{"collective/*"}, {}, 0}).probes.empty());  // one GPU: nothing to run, but no mistake
+    PlanMachine six;
+    six.gpus = 6;
+    std::set<std::string> names;
+    for (const Probe& probe : all_probes(six)) names.insert(probe.name);
+    for (const char* size : {"2", "4", "6"}) {
+        CHECK(names.contains(std::string("collective/all_to_all/1MiB/") + size + "/idle"));
+        CHECK(names.contains(std::string("collective/memory/") + size));
+    }
+    CHECK(names.contains("overlap/forward/send_recv/collective_first"));
+    CHECK_FALSE(names.contains("collective/memory/8"));
+}
+
 TEST_CASE("a budget cuts what does not fit, memory what is too large, and both are named") {
     const Plan plan = plan_probes({}, {{"gemm/*"}, {}, 10});
     CHECK(plan.seconds <= 10);
