@@ -24,6 +24,7 @@ ExitCode launch_command(const Words& words);
 ExitCode completion_command(const Words& words);
 ExitCode show_command(const Words& words);
 ExitCode validate_command(const Words& words);
+ExitCode calibrate_command(const Words& words);
 
 // What each takes: its help, the completions and the manual page are made from this.
 Synopsis plan_synopsis();
@@ -59,6 +60,7 @@ inline constexpr std::array commands{
     Command{"launch", "the files and flags of the code that runs a recipe", launch_command, launch_synopsis},
     Command{"validate", "predictions against measured results, published or yours", validate_command,
             validate_synopsis},
+    Command{"calibrate", "measures this machine's GPUs and fits the constants", calibrate_command},
     Command{"completion", "completions for bash, zsh and fish, and the manual page", completion_command,
             completion_synopsis},
     Command{"show", "what is built in: models, clusters, calibrations, recipes", show_command, show_synopsis},
