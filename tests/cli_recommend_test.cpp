@@ -164,6 +164,12 @@ TEST_CASE("nothing fits: the answer says what is missing, and --require-fit ends
     CHECK(contains(text.out, "something does"));
 }
 
+TEST_CASE("a machine without FlashAttention-3 is given a kernel that its constants know") {
+    const Json answer = json_of({"recommend", "--cluster", "a100-sxm-80gb", "--context", "512K", "--batch", "1"});
+    REQUIRE(!answer["recommendations"].empty());
+    for (const Json& row : answer["recommendations"]) CHECK(row["recipe"]["attention_kernel"] == "fa2");
+}
+
 TEST_CASE("a fixed setting stays fixed") {
     const Json answer = json_of({"recommend", "--context", "1M", "--method", "upipe", "--set",
                                  "offload.optimizer=false", "--set", "tiling.mlp=off", "--batch", "1"});

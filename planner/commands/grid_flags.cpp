@@ -137,7 +137,7 @@ void read_axes(Lists& lists, Grid& grid) {
         GridAxis axis{key, {}};
         for (const std::string& value : listed.values) {
             Settings settings;
-            at(listed.where, [&] { set(settings, key + "=" + value); });
+            at(listed.where, [&] { set(settings, fmt::format("{}={}", key, value)); });
             axis.values.push_back(settings);
         }
         grid.axes.push_back(std::move(axis));
