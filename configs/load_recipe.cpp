@@ -2,7 +2,9 @@
 // Recipe files, the recipes as published, and `key=value` from --set.
 #include <fmt/format.h>
 
+#include <array>
 #include <map>
+#include <mutex>
 
 #include "configs/builtin_data.hpp"
 #include "configs/foreign.hpp"
@@ -54,8 +56,16 @@ Settings read_recipe(const Value& root) {
 }
 
 Settings published_recipe(Method method) {
-    const std::string name(to_string(method));
-    return read_recipe(parse_yaml(std::string(builtin_text("recipes", name).value()), "recipes/" + name + ".yaml"));
+    // Sweeps ask for the same six again and again.
+    static std::array<std::once_flag, method_names.size()> parsed;
+    static std::array<Settings, method_names.size()> recipes;
+    const auto index = static_cast<std::size_t>(method);
+    std::call_once(parsed[index], [&] {
+        const std::string name(to_string(method));
+        const std::string text(builtin_text("recipes", name).value());
+        recipes[index] = read_recipe(parse_yaml(text, "recipes/" + name + ".yaml"));
+    });
+    return recipes[index];
 }
 
 Settings load_recipe(const std::string& path) { return load_recipe_file(path).settings; }

@@ -34,7 +34,7 @@ constexpr Named others[]{{"verdict", Figure::verdict},
                          {"tokens_per_second_per_gpu", Figure::tokens_per_second_per_gpu},
                          {"step_seconds", Figure::step_seconds},
                          {"mfu_percent", Figure::reported},
-                         {"tflops_per_gpu_model_causal", Figure::reported},
+                         {"tflops_per_gpu_model_causal", Figure::model_tflops},
                          {"tflops_per_gpu_noncausal_with_recompute", Figure::reported},
                          {"tflops_per_gpu_reported", Figure::reported},
                          {"reported", Figure::reported}};

@@ -31,7 +31,7 @@ std::int64_t kept_widths(const Step& step, bool keep) {
 }
 
 void mlp_gemms(Step& step, const Tiles& tiles) {
-    const Transformer& model = step.work.model;
+    const TransformerShape& model = step.work.model;
     step.to.gemm("MLP in", tiles.tokens, model.ffn, model.hidden, tiles.count * wide_matrices(step.work));
     step.to.gemm("MLP out", tiles.tokens, model.hidden, model.ffn, tiles.count);
 }
@@ -80,7 +80,7 @@ TensorId mlp_forward(Step& step, BlockKept& kept, bool keep) {
 
 TensorId mlp_backward(Step& step, BlockKept& kept) {
     const Workload& work = step.work;
-    const Transformer& model = work.model;
+    const TransformerShape& model = work.model;
     const Tiles tiles = mlp_tiles(work);
     const Bytes wide = ffn_wide(work, tiles.tokens);
     const std::int64_t matrix = model.hidden * model.ffn;
@@ -173,7 +173,7 @@ TensorId norm_backward(Step& step, const char* name) {
     return result;
 }
 
-void block_forward(Step& step, BlockKept& kept, bool keep, TensorId output, Group output_group) {
+void block_forward(Step& step, BlockKept& kept, bool keep) {
     const Workload& work = step.work;
     const TensorId normed = norm_forward(step, "normed block input");
     kept.attention = attention_forward(step, keep);
@@ -189,21 +189,24 @@ void block_forward(Step& step, BlockKept& kept, bool keep, TensorId output, Grou
     if (!step.traits.megatron) step.release(kept.attention.result);
 
     const TensorId normed_residual = norm_forward(step, "normed residual");
-    const TensorId mlp = mlp_forward(step, kept, keep);
+    kept.residual = residual;
+    kept.mlp_output = mlp_forward(step, kept, keep);
     if (keep) {
         kept.normed_residual = normed_residual;
-        kept.residual = residual;
     } else {
         step.release(normed_residual);
     }
     if (step.traits.megatron) step.release(kept.attention.result);
+}
+
+void block_output(Step& step, BlockKept& kept, bool keep, TensorId output, Group output_group) {
     if (output != no_tensor) {
         step.to.allocate_again(output, output_group == Group::saved ? "block input" : "block output", output_group,
-                               work.hidden);
+                               step.work.hidden);
         add_residual(step);
     }
-    step.release(mlp);
-    if (!keep) step.release(residual);
+    step.release(kept.mlp_output);
+    if (!keep) step.release(kept.residual);
 }
 
 void block_backward(Step& step, BlockKept& kept, TensorId gradient) {

@@ -11,7 +11,8 @@ struct BlockKept {
     TensorId normed_input = no_tensor;
     TensorId residual = no_tensor;  ///< h = x + attention
     TensorId normed_residual = no_tensor;
-    TensorId mlp_inner = no_tensor;  ///< gate, activation, up, product of an untiled MLP
+    TensorId mlp_inner = no_tensor;   ///< gate, activation, up, product of an untiled MLP
+    TensorId mlp_output = no_tensor;  ///< until the last addition
     Kept attention;
 };
 
@@ -26,10 +27,12 @@ TensorId mlp_forward(Step& step, BlockKept& kept, bool keep);
 /// Gradient of the MLP's input, or no_tensor where it overwrites the saved input (Megatron-DeepSpeed).
 TensorId mlp_backward(Step& step, BlockKept& kept);
 
-/// Forward of a block; its input is alive and stays so. With `keep` all that backward needs stays in `kept`. The output
-/// is one more tensor under the id `output`, named as the next block's input will be. A recomputation stops where a
-/// checkpoint's does, before the last addition: pass no_tensor.
-void block_forward(Step& step, BlockKept& kept, bool keep, TensorId output, Group output_group);
+/// Forward of a block up to its last addition; its input is alive and stays so. With `keep` all that backward needs
+/// stays in `kept`.
+void block_forward(Step& step, BlockKept& kept, bool keep);
+/// The last addition. The output is one more tensor under the id `output`, named as the next block's input will be. A
+/// recomputation stops where a checkpoint's does, before it: pass no_tensor.
+void block_output(Step& step, BlockKept& kept, bool keep, TensorId output, Group output_group);
 
 /// Backward of a block: turns the gradient of its output, alive under the id `gradient`, into that of its input under
 /// the same id, and frees `kept`.

@@ -39,6 +39,7 @@ std::string with_a_ring(const Transformer& model, int degree) {
 void check_ulysses(const Recipe& recipe, const Transformer& model) {
     const int degree = recipe.ulysses;
     if (degree < 1) refuse(fmt::format("ulysses degree {} is not positive", degree), "ulysses", "use 1 or more");
+    if (is_valid_ulysses_degree(model, degree)) return;
     const std::string valid = fmt::format("valid Ulysses degrees for {} ({} query heads, {} KV heads): {}", model.name,
                                           model.heads, model.kv_heads, fmt::join(valid_ulysses_degrees(model), ", "));
     if (degree > model.heads) {
@@ -170,19 +171,21 @@ void check_ranks(const Recipe& recipe, const Cluster& cluster) {
                "lower the degree, or raise --nodes");
     }
     const int ranks = recipe.context_parallel();
-    const std::string product = recipe.ulysses > 1 && recipe.ring > 1
-                                    ? fmt::format("ulysses {} x ring {} = {}", recipe.ulysses, recipe.ring, ranks)
-                                    : fmt::format("{} {}", recipe.ring > 1 ? "ring" : "ulysses", ranks);
+    const auto product = [&] {
+        return recipe.ulysses > 1 && recipe.ring > 1
+                   ? fmt::format("ulysses {} x ring {} = {}", recipe.ulysses, recipe.ring, ranks)
+                   : fmt::format("{} {}", recipe.ring > 1 ? "ring" : "ulysses", ranks);
+    };
     if (recipe.ring < 1) refuse(fmt::format("ring degree {} is not positive", recipe.ring), "ring", "use 1 or more");
     const char* key = recipe.ring > 1 ? "ring" : "ulysses";
     if (ranks > cluster.gpus()) {
-        refuse(fmt::format("{} ranks asked, {} GPUs there ({})", ranks, cluster.gpus(), product), key,
+        refuse(fmt::format("{} ranks asked, {} GPUs there ({})", ranks, cluster.gpus(), product()), key,
                "lower the degrees, or raise --nodes");
     }
     if (cluster.gpus() % ranks != 0) {
-        refuse(
-            fmt::format("{} GPUs are not a multiple of {} context-parallel ranks ({})", cluster.gpus(), ranks, product),
-            key, "choose degrees whose product divides the GPUs; the rest becomes data parallel");
+        refuse(fmt::format("{} GPUs are not a multiple of {} context-parallel ranks ({})", cluster.gpus(), ranks,
+                           product()),
+               key, "choose degrees whose product divides the GPUs; the rest becomes data parallel");
     }
     const int degree = recipe.sharding.degree;
     if (degree < 1 || cluster.gpus() % degree != 0) {
@@ -208,12 +211,14 @@ void check_offload(const Recipe& recipe) {
 
 }  // namespace
 
+bool is_valid_ulysses_degree(const TransformerShape& model, std::int64_t degree) {
+    return degree >= 1 && degree <= model.heads && model.heads % degree == 0 && kv_heads_split(model.kv_heads, degree);
+}
+
 std::vector<int> valid_ulysses_degrees(const Transformer& model) {
     std::vector<int> degrees;
     for (std::int64_t degree = 1; degree <= model.heads; ++degree) {
-        if (model.heads % degree == 0 && kv_heads_split(model.kv_heads, degree)) {
-            degrees.push_back(static_cast<int>(degree));
-        }
+        if (is_valid_ulysses_degree(model, degree)) degrees.push_back(static_cast<int>(degree));
     }
     return degrees;
 }

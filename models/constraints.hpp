@@ -15,6 +15,7 @@ inline constexpr Tokens longest_context{std::int64_t{1} << 40};
 
 /// Ulysses degrees that divide the query heads and divide, or are divided by, the KV heads.
 std::vector<int> valid_ulysses_degrees(const Transformer& model);
+bool is_valid_ulysses_degree(const TransformerShape& model, std::int64_t degree);
 
 /// Heads per stage that UPipe can run at this Ulysses degree: multiples of it that divide the heads and keep whole
 /// query groups per stage.

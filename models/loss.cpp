@@ -21,7 +21,7 @@ std::int64_t chunk_rows(const Workload& work) {
 }
 
 void head_gemms(Step& step, std::int64_t rows, std::int64_t chunks, bool forward, bool backward) {
-    const Transformer& model = step.work.model;
+    const TransformerShape& model = step.work.model;
     if (forward) step.to.gemm("head", rows, model.vocabulary, model.hidden, chunks);
     if (!backward) return;
     step.to.gemm("head, input gradient", rows, model.hidden, model.vocabulary, chunks);

@@ -27,29 +27,21 @@ std::string_view to_string(Phase phase) {
 void Schedule::clear() {
     events.clear();
     segments.clear();
+    routines.clear();
     tensors = 0;
     syncs = 0;
-}
-
-Event& Builder::append(EventKind kind, const char* name) {
-    Event& event = schedule_.events.emplace_back();
-    event.kind = kind;
-    event.stream = stream_;
-    event.group = Group::workspace;
-    event.place = Place::device;
-    event.id = 0;
-    event.name = name;
-    return event;
 }
 
 void Builder::segment(const char* name, Phase phase, std::int64_t repeat) {
     finish();
     const auto here = static_cast<std::uint32_t>(schedule_.events.size());
     schedule_.segments.push_back({name, phase, here, here, static_cast<std::uint32_t>(repeat)});
+    open_ = true;
 }
 
 void Builder::finish() {
-    if (schedule_.segments.empty()) return;
+    if (!open_) return;
+    open_ = false;
     Segment& open = schedule_.segments.back();
     open.last = static_cast<std::uint32_t>(schedule_.events.size());
     if (open.first == open.last || open.repeat == 0) {
@@ -57,21 +49,6 @@ void Builder::finish() {
         schedule_.segments.pop_back();
     }
 }
-
-TensorId Builder::allocate(const char* name, Group group, Bytes bytes, Place place) {
-    return allocate_again(reserve(), name, group, bytes, place);
-}
-
-TensorId Builder::allocate_again(TensorId id, const char* name, Group group, Bytes bytes, Place place) {
-    Event& event = append(EventKind::allocate, name);
-    event.group = group;
-    event.place = place;
-    event.id = id;
-    event.bytes = bytes.value;
-    return id;
-}
-
-void Builder::release(TensorId tensor) { append(EventKind::release, "").id = tensor; }
 
 void Builder::gemm(const char* name, std::int64_t m, std::int64_t n, std::int64_t k, std::int64_t count) {
     append(EventKind::gemm, name).gemm = {m, n, k, static_cast<std::int32_t>(count)};

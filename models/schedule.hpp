@@ -4,7 +4,6 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 #include <string_view>
 #include <vector>
 
@@ -101,6 +100,7 @@ enum class EventKind : std::uint8_t {
     release,
     phase,  ///< from here on the segment is in phase `id`
     loop,   ///< the next `id` events run `bytes` times; each run ends with as many bytes as it began
+    call,   ///< the events of routine `id` stand here
     gemm,
     attention,
     memory_bound,
@@ -114,13 +114,14 @@ enum class EventKind : std::uint8_t {
 
 using TensorId = std::uint32_t;
 using SyncId = std::uint32_t;
+using RoutineId = std::uint32_t;
 
 struct Event {
     EventKind kind;
     Stream stream;
     Group group;
     Place place;
-    std::uint32_t id;  ///< TensorId or SyncId
+    std::uint32_t id;  ///< TensorId, SyncId or RoutineId
     const char* name;  ///< a string literal
     union {
         std::int64_t bytes;  ///< allocate; runs of a loop
@@ -142,33 +143,69 @@ struct Segment {
     std::uint32_t repeat;
 };
 
+/// Events that several segments call; they belong to no segment. A routine calls no other one, and its tensors and
+/// syncs are the same at every call.
+struct Routine {
+    Phase phase;                ///< in which it is called
+    std::uint32_t first, last;  ///< [first, last) in Schedule::events
+};
+
 struct Schedule {
     std::vector<Event> events;
     std::vector<Segment> segments;
+    std::vector<Routine> routines;
     std::uint32_t tensors = 0;  ///< TensorIds in use are below this
     std::uint32_t syncs = 0;
 
     void clear();
-    std::span<const Event> events_of(const Segment& segment) const {
-        return {events.data() + segment.first, events.data() + segment.last};
-    }
 };
 
-/// Calls `visit(event)` for every event of one repetition of a segment, loops written out.
+/// Calls `visit(event)` for every event in [first, last) as it happens: loops and calls written out.
+template <class Visit>
+void for_each_event(const Schedule& schedule, std::uint32_t first, std::uint32_t last, Visit& visit) {
+    for (std::uint32_t i = first; i < last; ++i) {
+        const Event& event = schedule.events[i];
+        if (event.kind == EventKind::call) {
+            const Routine& routine = schedule.routines[event.id];
+            for_each_event(schedule, routine.first, routine.last, visit);
+        } else if (event.kind == EventKind::loop) {
+            for (std::int64_t k = 0; k < event.bytes; ++k) for_each_event(schedule, i + 1, i + 1 + event.id, visit);
+            i += event.id;
+        } else {
+            visit(event);
+        }
+    }
+}
+
+/// The same for one repetition of a segment.
 template <class Visit>
 void for_each_event(const Schedule& schedule, const Segment& segment, Visit visit) {
-    std::uint32_t i = segment.first;
-    while (i < segment.last) {
-        const Event& event = schedule.events[i++];
-        if (event.kind != EventKind::loop) {
-            visit(event);
-            continue;
+    for_each_event(schedule, segment.first, segment.last, visit);
+}
+
+/// Calls `visit(event, times)` for what is written in [first, last): the body of a loop once, with the number of times
+/// it runs, and a routine once for each call. For sums over a schedule.
+template <class Visit>
+void for_each_written(const Schedule& schedule, std::uint32_t first, std::uint32_t last, std::int64_t times,
+                      Visit& visit) {
+    for (std::uint32_t i = first; i < last; ++i) {
+        const Event& event = schedule.events[i];
+        if (event.kind == EventKind::call) {
+            const Routine& routine = schedule.routines[event.id];
+            for_each_written(schedule, routine.first, routine.last, times, visit);
+        } else if (event.kind == EventKind::loop) {
+            for_each_written(schedule, i + 1, i + 1 + event.id, times * event.bytes, visit);
+            i += event.id;
+        } else {
+            visit(event, times);
         }
-        for (std::int64_t k = 0; k < event.bytes; ++k) {
-            for (std::uint32_t j = 0; j < event.id; ++j) visit(schedule.events[i + j]);
-        }
-        i += event.id;
     }
+}
+
+/// The same for all repetitions of a segment.
+template <class Visit>
+void for_each_written(const Schedule& schedule, const Segment& segment, Visit visit) {
+    for_each_written(schedule, segment.first, segment.last, segment.repeat, visit);
 }
 
 /// Writes a schedule. All methods append; nothing is ever reordered.
@@ -179,18 +216,37 @@ class Builder {
     /// Starts a segment; the former one ends here.
     void segment(const char* name, Phase phase, std::int64_t repeat = 1);
     void finish();
+    /// Writes `body` once, outside of the segments, for them to call. The open segment ends here.
+    template <class Body>
+    RoutineId routine(Phase phase, Body body) {
+        finish();
+        const auto first = static_cast<std::uint32_t>(schedule_.events.size());
+        body();
+        schedule_.routines.push_back({phase, first, static_cast<std::uint32_t>(schedule_.events.size())});
+        return static_cast<RoutineId>(schedule_.routines.size() - 1);
+    }
+    void call(RoutineId routine) { append(EventKind::call, "").id = routine; }
     /// The rest of the segment belongs to another phase (a checkpointed block is recomputed, then goes backward).
     void phase(Phase phase) { append(EventKind::phase, "").id = static_cast<std::uint32_t>(phase); }
 
     /// The stream whose memory pool new device tensors come from, and whose kernels are launched.
     void use(Stream stream) { stream_ = stream; }
 
-    TensorId allocate(const char* name, Group group, Bytes bytes, Place place = Place::device);
+    TensorId allocate(const char* name, Group group, Bytes bytes, Place place = Place::device) {
+        return allocate_again(reserve(), name, group, bytes, place);
+    }
     /// One more tensor under an existing id, as a repeated segment does; a release then frees the youngest.
-    TensorId allocate_again(TensorId id, const char* name, Group group, Bytes bytes, Place place = Place::device);
+    TensorId allocate_again(TensorId id, const char* name, Group group, Bytes bytes, Place place = Place::device) {
+        Event& event = append(EventKind::allocate, name);
+        event.group = group;
+        event.place = place;
+        event.id = id;
+        event.bytes = bytes.value;
+        return id;
+    }
     /// An id for allocate_again.
     TensorId reserve() { return schedule_.tensors++; }
-    void release(TensorId tensor);
+    void release(TensorId tensor) { append(EventKind::release, "").id = tensor; }
     template <class... Ids>
     void release(TensorId first, Ids... rest) {
         release(first);
@@ -219,10 +275,18 @@ class Builder {
     void host_work(const char* name, HostWork::Kind kind, std::int64_t amount);
 
  private:
-    Event& append(EventKind kind, const char* name);
+    Event& append(EventKind kind, const char* name) {
+        Event& event = schedule_.events.emplace_back();
+        event.kind = kind;
+        event.stream = stream_;
+        event.group = Group::workspace;
+        event.name = name;
+        return event;
+    }
 
     Schedule& schedule_;
     Stream stream_ = Stream::compute;
+    bool open_ = false;  ///< a segment is
 };
 
 }  // namespace headroom

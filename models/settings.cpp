@@ -12,9 +12,10 @@ namespace {
 /// ranks and stays inside a node.
 int largest_ulysses(const Transformer& model, const Cluster& cluster, int ranks, bool inside_node) {
     int best = 1;
-    for (const int degree : valid_ulysses_degrees(model)) {
-        const bool inside = !inside_node || (degree <= cluster.gpus_per_node && cluster.gpus_per_node % degree == 0);
-        if (inside && ranks % degree == 0) best = std::max(best, degree);
+    const int most = inside_node ? std::min(ranks, cluster.gpus_per_node) : ranks;
+    for (int degree = 1; degree <= most; ++degree) {
+        if (ranks % degree != 0 || (inside_node && cluster.gpus_per_node % degree != 0)) continue;
+        if (is_valid_ulysses_degree(model, degree)) best = degree;
     }
     return best;
 }

@@ -42,12 +42,13 @@ class TrainingStep {
     }
 
     void build() {
+        write_routines();
         setup();
         begin_forward();
-        for (std::size_t i = 0; i < role_count_; ++i) forward_block(roles_[i], kept_[i]);
+        for (std::size_t i = 0; i < role_count_; ++i) forward_block(roles_[i]);
         loss();
         begin_backward();
-        for (std::size_t i = role_count_; i-- > 0;) backward_block(roles_[i], kept_[i]);
+        for (std::size_t i = role_count_; i-- > 0;) backward_block(roles_[i]);
         finish_backward();
         optimizer();
         to_.finish();
@@ -57,6 +58,7 @@ class TrainingStep {
     const Recipe& recipe() const { return work_.recipe; }
     bool checkpoints() const { return recipe().checkpointing == Checkpointing::full; }
     bool fsdp() const { return states_.fsdp; }
+    Phase backward_phase() const { return checkpoints() ? Phase::recompute : Phase::backward; }
     bool offloads_input(const BlockRole& role) const {
         return recipe().offload.block_inputs != HostPlace::none && !(role.first && traits_.first_block_stays);
     }
@@ -74,12 +76,13 @@ class TrainingStep {
         return {bytes_per_element(recipe().precision.reduction) * parameters};
     }
 
+    void write_routines();
     void setup();
     void begin_forward();
-    void forward_block(const BlockRole& role, BlockKept& kept);
+    void forward_block(const BlockRole& role);
     void loss();
     void begin_backward();
-    void backward_block(const BlockRole& role, BlockKept& kept);
+    void backward_block(const BlockRole& role);
     void finish_backward();
     void optimizer();
 
@@ -88,14 +91,16 @@ class TrainingStep {
     void offload_input();
     void restore_input();
 
-    Workload work_;
+    const Workload& work_;
     Traits traits_;
     StateBytes states_;
     Builder to_;
-    std::vector<TensorId> weight_gradients_;
+    std::vector<TensorId> weight_gradients_;  ///< of the root's norm, after those of a block
+    std::size_t block_gradients_ = 0;
+    RoutineId forward_ = 0, backward_ = 0;
     Step step_;
     std::array<BlockRole, 3> roles_{};
-    std::array<BlockKept, 3> kept_{};
+    BlockKept kept_;  ///< by the forward of every block: each has one more tensor under these ids
     std::size_t role_count_ = 0;
     LossKept loss_kept_;
     TensorId final_norm_gradient_ = no_tensor;
@@ -117,8 +122,8 @@ class TrainingStep {
     bool reduce_pending_ = false;
 };
 
-void TrainingStep::setup() {
-    to_.segment("states", Phase::setup);
+/// What all blocks have in common, once.
+void TrainingStep::write_routines() {
     hidden_ = to_.reserve();
     gradient_ = to_.reserve();
     flat_ = to_.reserve();
@@ -132,6 +137,24 @@ void TrainingStep::setup() {
     restored_ = to_.reserve();
     restored_table_ = to_.reserve();
 
+    forward_ = to_.routine(Phase::forward, [&] { block_forward(step_, kept_, !checkpoints()); });
+    backward_ = to_.routine(backward_phase(), [&] {
+        BlockKept kept = kept_;
+        TensorId output = no_tensor;
+        if (checkpoints()) {
+            if (traits_.megatron) output = to_.reserve();
+            block_forward(step_, kept, true);
+            block_output(step_, kept, true, output, Group::residual);
+            to_.phase(Phase::backward);
+        }
+        block_backward(step_, kept, gradient_);
+        step_.release(output);
+    });
+    block_gradients_ = weight_gradients_.size();
+}
+
+void TrainingStep::setup() {
+    to_.segment("states", Phase::setup);
     const auto state = [&](const char* name, Bytes bytes, bool on_host) {
         if (bytes.value > 0) to_.allocate(name, Group::states, bytes, on_host ? Place::host_pinned : Place::device);
     };
@@ -213,7 +236,7 @@ void TrainingStep::restore_input() {
     to_.release(host_input_);
 }
 
-void TrainingStep::forward_block(const BlockRole& role, BlockKept& kept) {
+void TrainingStep::forward_block(const BlockRole& role) {
     to_.segment(role.name, Phase::forward, role.repeat);
     if (states_.gathers_blocks && fsdp()) {
         gather("gather block", "all-gather output of a block", block_weights(), flat_);
@@ -239,7 +262,8 @@ void TrainingStep::forward_block(const BlockRole& role, BlockKept& kept) {
     const Group next = role.last || !checkpoints() || input_group({false, false, 1, ""}) == Group::saved
                            ? Group::saved
                            : Group::residual;
-    block_forward(step_, kept, !checkpoints(), hidden_, next);
+    to_.call(forward_);
+    block_output(step_, kept_, !checkpoints(), hidden_, next);
     if (offloads) to_.release(hidden_);
     if (states_.gathers_blocks && fsdp() && !role.last) to_.release(weights_, flat_);
 }
@@ -262,7 +286,7 @@ void TrainingStep::begin_backward() {
     loss_backward(step_, loss_kept_, hidden_, gradient_);
     // The norm's gradient belongs to the root group, not to the block that comes next.
     final_norm_gradient_ = weight_gradients_.back();
-    weight_gradients_.clear();
+    weight_gradients_.resize(block_gradients_);
 }
 
 /// Unsharded gradients of a block: cast into the reduce-scatter input, which lives until the next block's is needed.
@@ -276,7 +300,6 @@ void TrainingStep::reduce_block() {
                            CommGroup::sharding, block_weights(), false);
         }
         for (const TensorId tensor : weight_gradients_) to_.release(tensor);
-        weight_gradients_.clear();
         return;
     }
     const std::int64_t parameters = work_.parameters.block();
@@ -286,7 +309,6 @@ void TrainingStep::reduce_block() {
     to_.allocate_again(reduce_input_, "reduce-scatter input of the last block", Group::gradients, reduced(parameters));
     to_.memory_bound("copy in gradients", MemoryKernel::copy, block_weights(), reduced(parameters));
     for (const TensorId tensor : weight_gradients_) to_.release(tensor);
-    weight_gradients_.clear();
     to_.use(Stream::reduce_scatter);
     to_.allocate_again(gradient_shards_, "gradient shards", Group::states,
                        reduced(divide_round_up(parameters, recipe().sharding.degree)));
@@ -296,8 +318,8 @@ void TrainingStep::reduce_block() {
                    reduced(parameters), false);
 }
 
-void TrainingStep::backward_block(const BlockRole& role, BlockKept& kept) {
-    to_.segment(role.name, checkpoints() ? Phase::recompute : Phase::backward, role.repeat);
+void TrainingStep::backward_block(const BlockRole& role) {
+    to_.segment(role.name, backward_phase(), role.repeat);
     if (states_.gathers_blocks && fsdp()) {
         if (!role.last) {
             to_.wait(Stream::compute, to_.record(Stream::all_gather));
@@ -316,15 +338,7 @@ void TrainingStep::backward_block(const BlockRole& role, BlockKept& kept) {
     }
     const bool offloads = checkpoints() && offloads_input(role);
     if (offloads) restore_input();
-    if (checkpoints()) {
-        const TensorId output = traits_.megatron ? to_.reserve() : no_tensor;
-        block_forward(step_, kept, true, output, Group::residual);
-        to_.phase(Phase::backward);
-        block_backward(step_, kept, gradient_);
-        if (output != no_tensor) to_.release(output);
-    } else {
-        block_backward(step_, kept, gradient_);
-    }
+    to_.call(backward_);
     if (offloads) {
         if (offloaded_table().value > 0) to_.release(restored_table_);
         to_.release(restored_);

@@ -3,7 +3,7 @@
 
 namespace headroom {
 
-ParameterCount count_parameters(const Transformer& model) {
+ParameterCount count_parameters(const TransformerShape& model) {
     const std::int64_t norm_width = model.norm == NormKind::layer ? 2 : 1;
     ParameterCount count;
     count.layers = model.layers;

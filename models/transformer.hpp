@@ -20,8 +20,7 @@ enum class QkNorm {
 
 /// Shapes of a decoder-only transformer. Everything that changes a parameter count or an activation is here;
 /// what the planner does not model (experts, latent attention, windows) never becomes a Transformer.
-struct Transformer {
-    std::string name;
+struct TransformerShape {
     std::int64_t layers = 0;
     std::int64_t hidden = 0;    ///< D
     std::int64_t heads = 0;     ///< H, query heads
@@ -46,6 +45,10 @@ struct Transformer {
     std::int64_t kv_width() const { return kv_heads * head_dim; }  ///< Hkv*d
 };
 
+struct Transformer : TransformerShape {
+    std::string name;
+};
+
 /// Number of parameters, exact. A tied head is counted once, in `embedding`.
 struct ParameterCount {
     std::int64_t query = 0;      ///< wq and its bias, one block
@@ -64,6 +67,6 @@ struct ParameterCount {
     std::int64_t total() const { return layers * block() + root(); }     ///< P
 };
 
-ParameterCount count_parameters(const Transformer& model);
+ParameterCount count_parameters(const TransformerShape& model);
 
 }  // namespace headroom

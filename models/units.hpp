@@ -2,6 +2,7 @@
 // Quantities that carry their unit in the type, so that tokens never add to bytes.
 #pragma once
 
+#include <bit>
 #include <compare>
 #include <cstdint>
 
@@ -50,9 +51,7 @@ constexpr std::int64_t round_up(std::int64_t a, std::int64_t multiple) {
 
 /// Smallest power of two that is not below `a` (a >= 1).
 constexpr std::int64_t next_power_of_two(std::int64_t a) {
-    std::int64_t power = 1;
-    while (power < a) power *= 2;
-    return power;
+    return static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(a)));
 }
 
 }  // namespace headroom

@@ -17,7 +17,7 @@ enum class RingRole {
 
 /// Symbols as in the papers: S context, b batch, C = C_u*C_r, T = S/C tokens of a rank, D, H, Hkv, d, F, V, L.
 struct Workload {
-    Transformer model;
+    TransformerShape model;
     Recipe recipe;
     ParameterCount parameters;
     RingRole role = RingRole::later;

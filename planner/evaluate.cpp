@@ -2,6 +2,7 @@
 #include "planner/evaluate.hpp"
 
 #include <algorithm>
+#include <array>
 
 #include "models/training_step.hpp"
 #include "planner/outside.hpp"
@@ -12,9 +13,9 @@ Bytes usable_host_memory(const Cluster& cluster) {
     return {static_cast<std::int64_t>(static_cast<double>(cluster.host_memory.value) * cluster.host_memory_usable)};
 }
 
-std::vector<RingRole> ring_roles(const Recipe& recipe) {
-    if (recipe.ring == 1) return {RingRole::later};
-    return {RingRole::later, RingRole::first};
+std::span<const RingRole> ring_roles(const Recipe& recipe) {
+    static constexpr std::array roles{RingRole::later, RingRole::first};
+    return std::span(roles).first(recipe.ring == 1 ? 1 : 2);
 }
 
 Evaluation Evaluator::read(const Transformer& model, const Cluster& cluster, const Recipe& recipe,
@@ -28,11 +29,11 @@ Evaluation Evaluator::read(const Transformer& model, const Cluster& cluster, con
         const Bytes host = (profile.pinned_peak + profile.pageable_peak) * cluster.gpus_per_node;
         result.host_peak_per_node = std::max(result.host_peak_per_node, host);
         if (calibration == nullptr) continue;
-        const StepTime step =
-            predict_step(schedule, *calibration, topology(recipe, cluster), recipe.attention_kernel, timeline);
+        const StepTime step = predict_step(schedule, *calibration, topology(recipe, cluster), recipe.attention_kernel,
+                                           timeline, evaluation.step.seconds);
         if (step.seconds > evaluation.step.seconds) evaluation.step = step;
     }
-    result.device_fits = result.device_peak <= cluster.device_memory - sum(outside_terms(cluster, recipe));
+    result.device_fits = result.device_peak <= cluster.device_memory - outside_bytes(cluster, recipe);
     result.host_fits = result.host_peak_per_node <= usable_host_memory(cluster);
     return evaluation;
 }

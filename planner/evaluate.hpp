@@ -2,6 +2,8 @@
 // The fast core of planning: one recipe to its peaks, without names or allocations. Searches and sweeps call this.
 #pragma once
 
+#include <span>
+
 #include "models/workload.hpp"
 #include "planner/memory_replay.hpp"
 #include "planner/plan.hpp"
@@ -37,6 +39,6 @@ struct Evaluator {
 /// Host bytes of a node that training may use.
 Bytes usable_host_memory(const Cluster& cluster);
 /// Ring roles that differ in memory: one without a ring, two with.
-std::vector<RingRole> ring_roles(const Recipe& recipe);
+std::span<const RingRole> ring_roles(const Recipe& recipe);
 
 }  // namespace headroom

@@ -29,6 +29,9 @@ class Search {
         return resolve(settings, published_, model_, cluster_);
     }
 
+    Plan plan_at(std::int64_t context) { return make_plan(model_, cluster_, recipe_at(context), {}, evaluator_); }
+    void add_step_to(Plan& plan, const TimeBasis& basis) { add_step(plan, basis, evaluator_); }
+
     Verdict verdict_at(std::int64_t context) { return evaluator_.verdict(model_, cluster_, recipe_at(context)); }
 
     /// Largest multiple of `granule`, up to `most` of them, that the fast replay accepts; 0 when none.
@@ -105,8 +108,8 @@ MaxContext max_context(const Settings& settings, const Settings& published, cons
     const std::int64_t steps = search.longest(granule, ceiling) / granule;
     // The fast replay does not see what sticks in the allocator: step back to the longest whole plan that fits.
     const auto fits = [&](std::int64_t step) {
-        result.recipe = search.recipe_at(step * granule);
-        result.plan = make_plan(model, cluster, result.recipe);
+        result.plan = search.plan_at(step * granule);
+        result.recipe = result.plan.recipe;
         return result.plan.fits;
     };
     std::int64_t context = 0;
@@ -129,20 +132,19 @@ MaxContext max_context(const Settings& settings, const Settings& published, cons
     }
     result.context = Tokens{context};
     if (context == 0) {
-        result.recipe = search.recipe_at(granule);
-        result.plan = make_plan(model, cluster, result.recipe);
+        result.plan = search.plan_at(granule);
+        result.recipe = result.plan.recipe;
         result.limited_by = "nothing fits: " + limit(result.plan, "shortest");
         return result;
     }
-    Evaluator evaluator;
-    add_step(result.plan, basis, evaluator);
+    search.add_step_to(result.plan, basis);
     if (context / granule == ceiling) {
         result.limited_by = ceiling * granule + granule > longest_context.value
                                 ? "the longest context that is counted, 2^40"
                                 : std::string(implementation_ceiling_reason);
         return result;
     }
-    result.limited_by = limit(make_plan(model, cluster, search.recipe_at(context + granule)), "next");
+    result.limited_by = limit(search.plan_at(context + granule), "next");
     return result;
 }
 

@@ -20,140 +20,196 @@ bool rounds_pinned(Group group) { return group == Group::saved; }
 
 }  // namespace
 
-void MemoryReplay::start(const Schedule& schedule) {
+void MemoryReplay::HostBytes::add(const HostBytes& change, std::int64_t times) {
+    pageable += change.pageable * times;
+    pinned_exact += change.pinned_exact * times;
+    for (std::size_t i = 0; i < size_classes; ++i) {
+        pinned_blocks[i] += change.pinned_blocks[i] * static_cast<std::int32_t>(times);
+    }
+}
+
+void MemoryReplay::HostBytes::raise_to(const HostBytes& other) {
+    pageable = std::max(pageable, other.pageable);
+    pinned_exact = std::max(pinned_exact, other.pinned_exact);
+    for (std::size_t i = 0; i < size_classes; ++i)
+        pinned_blocks[i] = std::max(pinned_blocks[i], other.pinned_blocks[i]);
+}
+
+MemoryReplay::HostBytes MemoryReplay::HostBytes::since(const HostBytes& before) const {
+    HostBytes change = *this;
+    change.add(before, -1);
+    return change;
+}
+
+void MemoryReplay::Peaks::raise_to(const Peaks& inner, const DeviceBytes& base, std::uint32_t call) {
+    for (std::size_t i = 0; i < phase_count; ++i) {
+        phases[i].all = std::max(phases[i].all, base.all + inner.phases[i].all);
+        phases[i].activations = std::max(phases[i].activations, base.activations + inner.phases[i].activations);
+    }
+    if (base.all + inner.device <= device) return;
+    device = base.all + inner.device;
+    at = inner.at;
+    at.call = call;
+}
+
+/// One tensor more (times = 1) or less (-1) of the slot's kind.
+inline void MemoryReplay::count(const Slot& slot, std::int64_t times) {
+    const std::int64_t change = times * slot.bytes;
+    if (slot.place == Place::device) {
+        device_.all += change;
+        device_.activations += is_activation(slot.group) ? change : 0;
+        return;
+    }
+    host_touched_ = true;
+    if (slot.place == Place::host_pageable) {
+        host_.pageable += change;
+    } else if (rounds_pinned(slot.group)) {
+        host_.pinned_blocks[size_class(slot.bytes)] += static_cast<std::int32_t>(times);
+    } else {
+        host_.pinned_exact += change;
+    }
+}
+
+void MemoryReplay::read_events(const Schedule& schedule, std::uint32_t first, std::uint32_t last, Phase& phase,
+                               Peaks& peaks) {
+    DeviceBytes* highest = &peaks.phases[static_cast<std::size_t>(phase)];
+    for (std::uint32_t i = first; i < last; ++i) {
+        const Event& event = schedule.events[i];
+        if (event.kind > EventKind::call) continue;
+        if (event.kind == EventKind::release) {
+            count(slots_[event.id], -1);
+        } else if (event.kind == EventKind::allocate) {
+            Slot& slot = slots_[event.id];
+            slot.bytes = event.place == Place::device ? round_up(event.bytes, allocation_unit) : event.bytes;
+            slot.group = event.group;
+            slot.place = event.place;
+            count(slot, 1);
+            if (event.place != Place::device) {
+                host_peak_.raise_to(host_);
+                continue;
+            }
+            highest->activations = std::max(highest->activations, device_.activations);
+            highest->all = std::max(highest->all, device_.all);
+            if (device_.all > peaks.device) {
+                peaks.device = device_.all;
+                peaks.at.event = i;
+                peaks.at.phase = phase;
+                peaks.at.call = Moment::no_call;
+            }
+        } else if (event.kind == EventKind::loop) {
+            // A loop ends with as many bytes as it began, so every run of its body peaks alike: one is enough.
+            for (std::int64_t k = 1; expand_ && k < event.bytes; ++k) {
+                read_events(schedule, i + 1, i + 1 + event.id, phase, peaks);
+            }
+        } else {
+            if (event.kind == EventKind::call) {
+                call(schedule, i, phase, peaks);
+            } else {
+                phase = static_cast<Phase>(event.id);
+            }
+            highest = &peaks.phases[static_cast<std::size_t>(phase)];
+        }
+    }
+}
+
+void MemoryReplay::call(const Schedule& schedule, std::uint32_t at, Phase& phase, Peaks& peaks) {
+    const std::uint32_t id = schedule.events[at].id;
+    Effect& effect = effects_[id];
+    if (!effect.known || expand_) {
+        const DeviceBytes device_before = device_;
+        const HostBytes host_before = host_;
+        const HostBytes peak_before = host_peak_;
+        learn(schedule, schedule.routines[id], phase, effect);
+        device_ = device_before;
+        host_ = host_before;
+        host_peak_ = peak_before;
+    }
+    peaks.raise_to(effect.peaks, device_, at);
+    device_.all += effect.device.all;
+    device_.activations += effect.device.activations;
+    phase = effect.ends_in;
+    if (!effect.touches_host) return;
+    HostBytes highest = host_;
+    highest.add(effect.host_peak);
+    host_peak_.raise_to(highest);
+    host_.add(effect.host);
+    host_touched_ = true;
+}
+
+/// Reads a routine from zero bytes on.
+void MemoryReplay::learn(const Schedule& schedule, const Routine& routine, Phase phase, Effect& effect) {
+    device_ = {};
+    host_ = host_peak_ = {};
+    const bool touched_before = host_touched_;
+    host_touched_ = false;
+    effect.peaks = {};
+    effect.ends_in = phase;
+    read_events(schedule, routine.first, routine.last, effect.ends_in, effect.peaks);
+    effect.known = true;
+    effect.touches_host = host_touched_;
+    effect.device = device_;
+    effect.host = host_;
+    effect.host_peak = host_peak_;
+    host_touched_ = touched_before;
+}
+
+void MemoryReplay::read(const Schedule& schedule, std::uint32_t index, std::uint32_t repetition) {
+    const Segment& segment = schedule.segments[index];
+    Phase phase = segment.phase;
+    Peaks peaks;
+    read_events(schedule, segment.first, segment.last, phase, peaks);
+    for (std::size_t i = 0; i < phase_count; ++i) {
+        PhasePeak& peak = profile_.segments[index][i];
+        peak.device.value = std::max(peak.device.value, peaks.phases[i].all);
+        peak.activations.value = std::max(peak.activations.value, peaks.phases[i].activations);
+    }
+    if (peaks.device <= profile_.device_peak.value) return;
+    profile_.device_peak.value = peaks.device;
+    profile_.at = peaks.at;
+    profile_.at.segment = index;
+    profile_.at.repetition = repetition;
+}
+
+const MemoryProfile& MemoryReplay::replay(const Schedule& schedule, bool expand) {
+    expand_ = expand;
     slots_.assign(schedule.tensors, {});
-    now_ = {};
-    peak_ = {};
+    effects_.resize(schedule.routines.size());
+    for (Effect& effect : effects_) effect.known = false;
+    device_ = {};
+    host_ = host_peak_ = {};
     profile_.device_peak = {};
     profile_.at = {};
     profile_.segments.assign(schedule.segments.size(), {});
-}
-
-void MemoryReplay::apply(const Event& event) {
-    Slot& slot = slots_[event.id];
-    std::int64_t sign = -1;
-    if (event.kind == EventKind::allocate) {
-        sign = 1;
-        slot.bytes = event.place == Place::device ? round_up(event.bytes, allocation_unit) : event.bytes;
-        slot.group = event.group;
-        slot.place = event.place;
-    }
-    const std::int64_t change = sign * slot.bytes;
-    switch (slot.place) {
-        case Place::device:
-            now_.device += change;
-            if (is_activation(slot.group)) now_.activations += change;
-            return;
-        case Place::host_pageable:
-            now_.pageable += change;
-            break;
-        case Place::host_pinned:
-            if (rounds_pinned(slot.group)) {
-                now_.pinned_blocks[size_class(slot.bytes)] += static_cast<std::int32_t>(sign);
-            } else {
-                now_.pinned_exact += change;
-            }
-            break;
-    }
-}
-
-void MemoryReplay::note_host_peaks(const Counters& counters) {
-    peak_.pageable = std::max(peak_.pageable, counters.pageable);
-    peak_.pinned_exact = std::max(peak_.pinned_exact, counters.pinned_exact);
-    for (std::size_t i = 0; i < size_classes; ++i) {
-        peak_.pinned_blocks[i] = std::max(peak_.pinned_blocks[i], counters.pinned_blocks[i]);
-    }
-}
-
-void MemoryReplay::read(const Schedule& schedule, const Segment& segment, std::uint32_t index,
-                        std::uint32_t repetition) {
-    Moment at{index, repetition, 0, segment.phase};
-    read_events(schedule, segment.first, segment.last, at);
-}
-
-void MemoryReplay::read_events(const Schedule& schedule, std::uint32_t first, std::uint32_t last, Moment& at) {
-    PhasePeak* peak = &profile_.segments[at.segment][static_cast<std::size_t>(at.phase)];
-    for (std::uint32_t i = first; i < last; ++i) {
-        const Event& event = schedule.events[i];
-        if (event.kind > EventKind::loop) continue;
-        if (event.kind == EventKind::phase) {
-            at.phase = static_cast<Phase>(event.id);
-            peak = &profile_.segments[at.segment][event.id];
-            continue;
-        }
-        if (event.kind == EventKind::loop) {
-            // A loop ends with as many bytes as it began, so every run of its body peaks alike: one is enough.
-            for (std::int64_t k = 1; expand_loops_ && k < event.bytes; ++k) {
-                read_events(schedule, i + 1, i + 1 + event.id, at);
-            }
-            continue;
-        }
-        apply(event);
-        if (event.kind == EventKind::release) continue;
-        if (event.place != Place::device) {
-            note_host_peaks(now_);
-            continue;
-        }
-        peak->activations.value = std::max(peak->activations.value, now_.activations);
-        peak->device.value = std::max(peak->device.value, now_.device);
-        if (now_.device > profile_.device_peak.value) {
-            profile_.device_peak.value = now_.device;
-            profile_.at = {at.segment, at.repetition, i, at.phase};
-        }
-    }
-}
-
-void MemoryReplay::finish() {
-    note_host_peaks(now_);
-    profile_.pageable_peak.value = peak_.pageable;
-    profile_.pinned_peak.value = peak_.pinned_exact;
-    for (std::size_t i = 0; i < size_classes; ++i) {
-        profile_.pinned_peak.value += std::int64_t{peak_.pinned_blocks[i]} << i;
-    }
-}
-
-void MemoryReplay::skip(const Counters& before, std::int64_t repetitions) {
-    now_.device += (now_.device - before.device) * repetitions;
-    now_.activations += (now_.activations - before.activations) * repetitions;
-    now_.pageable += (now_.pageable - before.pageable) * repetitions;
-    now_.pinned_exact += (now_.pinned_exact - before.pinned_exact) * repetitions;
-    for (std::size_t i = 0; i < size_classes; ++i) {
-        now_.pinned_blocks[i] +=
-            (now_.pinned_blocks[i] - before.pinned_blocks[i]) * static_cast<std::int32_t>(repetitions);
-    }
-}
-
-const MemoryProfile& MemoryReplay::run(const Schedule& schedule) {
-    expand_loops_ = false;
-    start(schedule);
     for (std::uint32_t index = 0; index < schedule.segments.size(); ++index) {
-        const Segment& segment = schedule.segments[index];
-        if (segment.repeat == 1) {
-            read(schedule, segment, index, 0);
+        const std::uint32_t repeat = schedule.segments[index].repeat;
+        if (expand || repeat <= 2) {
+            for (std::uint32_t i = 0; i < repeat; ++i) read(schedule, index, i);
             continue;
         }
         // Each repetition starts higher (or lower) than the one before by the same bytes, so the peak is in the first
         // or the last.
-        const Counters before = now_;
-        read(schedule, segment, index, 0);
-        skip(before, std::int64_t{segment.repeat} - 2);
-        read(schedule, segment, index, segment.repeat - 1);
+        const DeviceBytes device_before = device_;
+        const HostBytes host_before = host_;
+        host_touched_ = false;
+        read(schedule, index, 0);
+        const std::int64_t rest = std::int64_t{repeat} - 2;
+        device_.all += (device_.all - device_before.all) * rest;
+        device_.activations += (device_.activations - device_before.activations) * rest;
+        if (host_touched_) host_.add(host_.since(host_before), rest);
+        read(schedule, index, repeat - 1);
     }
-    finish();
+    host_peak_.raise_to(host_);
+    profile_.pageable_peak.value = host_peak_.pageable;
+    profile_.pinned_peak.value = host_peak_.pinned_exact;
+    for (std::size_t i = 0; i < size_classes; ++i) {
+        profile_.pinned_peak.value += std::int64_t{host_peak_.pinned_blocks[i]} << i;
+    }
     return profile_;
 }
 
-const MemoryProfile& MemoryReplay::run_expanded(const Schedule& schedule) {
-    expand_loops_ = true;
-    start(schedule);
-    for (std::uint32_t index = 0; index < schedule.segments.size(); ++index) {
-        for (std::uint32_t i = 0; i < schedule.segments[index].repeat; ++i) {
-            read(schedule, schedule.segments[index], index, i);
-        }
-    }
-    finish();
-    return profile_;
-}
+const MemoryProfile& MemoryReplay::run(const Schedule& schedule) { return replay(schedule, false); }
+
+const MemoryProfile& MemoryReplay::run_expanded(const Schedule& schedule) { return replay(schedule, true); }
 
 std::vector<LiveTensors> MemoryReplay::alive_at(const Schedule& schedule, const Moment& moment) const {
     struct Held {
@@ -163,9 +219,13 @@ std::vector<LiveTensors> MemoryReplay::alive_at(const Schedule& schedule, const 
     };
     std::vector<Held> held(schedule.tensors);
     std::vector<std::int64_t> before;
-    const auto play = [&](std::uint32_t first, std::uint32_t last) {
+    const auto play = [&](std::uint32_t first, std::uint32_t last, const auto& play_routine) -> void {
         for (std::uint32_t i = first; i < last; ++i) {
             const Event& event = schedule.events[i];
+            if (event.kind == EventKind::call) {
+                const Routine& routine = schedule.routines[event.id];
+                play_routine(routine.first, routine.last, play_routine);
+            }
             if (event.kind > EventKind::release) continue;
             Held& tensor = held[event.id];
             if (event.kind == EventKind::release) {
@@ -183,12 +243,18 @@ std::vector<LiveTensors> MemoryReplay::alive_at(const Schedule& schedule, const 
         if (whole > 0) {
             before.resize(held.size());
             for (std::size_t i = 0; i < held.size(); ++i) before[i] = held[i].count;
-            play(segment.first, segment.last);
+            play(segment.first, segment.last, play);
             for (std::size_t i = 0; i < held.size(); ++i) {
                 held[i].count += (held[i].count - before[i]) * (std::int64_t{whole} - 1);
             }
         }
-        if (index == moment.segment) play(segment.first, moment.event + 1);
+        if (index != moment.segment) continue;
+        if (moment.call == Moment::no_call) {
+            play(segment.first, moment.event + 1, play);
+        } else {
+            play(segment.first, moment.call, play);
+            play(schedule.routines[schedule.events[moment.call].id].first, moment.event + 1, play);
+        }
     }
 
     std::vector<LiveTensors> parts;
@@ -214,7 +280,7 @@ std::vector<LiveTensors> MemoryReplay::alive_at(const Schedule& schedule, const 
 std::vector<LiveTensors> MemoryReplay::host_peaks(const Schedule& schedule) const {
     struct Held {
         std::size_t part = 0;
-        std::int64_t bytes = 0;  // 0: not on the host
+        std::int64_t bytes = 0;
     };
     std::vector<Held> held(schedule.tensors);
     std::vector<LiveTensors> parts;
@@ -227,27 +293,29 @@ std::vector<LiveTensors> MemoryReplay::host_peaks(const Schedule& schedule) cons
         now.push_back(0);
         return parts.size() - 1;
     };
+    std::vector<char> on_host(schedule.tensors, 0);
+    std::vector<const Event*> events;  // of one repetition, on the host
     for (const Segment& segment : schedule.segments) {
+        events.clear();
+        for_each_written(schedule, segment, [&](const Event& event, std::int64_t) {
+            if (event.kind == EventKind::allocate) on_host[event.id] = event.place != Place::device;
+            if (event.kind <= EventKind::release && on_host[event.id]) events.push_back(&event);
+        });
         for (std::uint32_t repetition = 0; repetition < segment.repeat; ++repetition) {
-            bool any = false;
-            for (const Event& event : schedule.events_of(segment)) {  // one run of a loop: all peak alike
-                if (event.kind == EventKind::release && held[event.id].bytes > 0) {
-                    now[held[event.id].part] -= held[event.id].bytes;
-                    any = true;
+            for (const Event* event : events) {
+                if (event->kind == EventKind::release) {
+                    now[held[event->id].part] -= held[event->id].bytes;
+                    continue;
                 }
-                if (event.kind != EventKind::allocate) continue;
-                held[event.id].bytes = 0;
-                if (event.place == Place::device || event.bytes == 0) continue;
-                const bool rounded = event.place == Place::host_pinned && rounds_pinned(event.group);
-                const std::size_t part = part_of(event);
-                held[event.id] = {part, rounded ? std::int64_t{1} << size_class(event.bytes) : event.bytes};
-                now[part] += held[event.id].bytes;
+                const bool rounded = event->place == Place::host_pinned && rounds_pinned(event->group);
+                const std::size_t part = part_of(*event);
+                held[event->id] = {part, rounded ? std::int64_t{1} << size_class(event->bytes) : event->bytes};
+                now[part] += held[event->id].bytes;
                 parts[part].bytes.value = std::max(parts[part].bytes.value, now[part]);
-                any = true;
             }
-            if (!any) break;  // nor will the other repetitions touch the host
         }
     }
+    std::erase_if(parts, [](const LiveTensors& part) { return part.bytes.value == 0; });
     std::stable_sort(parts.begin(), parts.end(),
                      [](const LiveTensors& a, const LiveTensors& b) { return a.bytes > b.bytes; });
     return parts;

@@ -16,6 +16,9 @@ struct Moment {
     std::uint32_t repetition = 0;
     std::uint32_t event = 0;  ///< index into Schedule::events
     Phase phase{};
+    std::uint32_t call = no_call;  ///< index of the call whose routine holds `event`
+
+    static constexpr std::uint32_t no_call = ~std::uint32_t{0};
 };
 
 /// Most bytes of one phase of a segment over its repetitions.
@@ -44,9 +47,10 @@ struct LiveTensors {
 /// Replays schedules; keeps its storage from one to the next.
 class MemoryReplay {
  public:
-    /// Uses that a segment's repetitions move the same bytes, and that a loop ends as it began.
+    /// Uses that a segment's repetitions move the same bytes, that a loop ends as it began, and that every call of a
+    /// routine does what the first one did, from where it starts.
     const MemoryProfile& run(const Schedule& schedule);
-    /// The reference: every repetition is read.
+    /// The reference: every repetition and every call is read.
     const MemoryProfile& run_expanded(const Schedule& schedule);
     /// What is alive right after the event at `moment`, by name, largest first.
     std::vector<LiveTensors> alive_at(const Schedule& schedule, const Moment& moment) const;
@@ -60,26 +64,54 @@ class MemoryReplay {
         Group group{};
         Place place{};
     };
-    struct Counters {
-        std::int64_t device = 0;
+    struct DeviceBytes {
+        std::int64_t all = 0;
         std::int64_t activations = 0;
+    };
+    struct HostBytes {
         std::int64_t pageable = 0;
         std::int64_t pinned_exact = 0;
         std::array<std::int32_t, size_classes> pinned_blocks{};  ///< live blocks of 2^i bytes
-    };
 
-    void start(const Schedule& schedule);
-    void read(const Schedule& schedule, const Segment& segment, std::uint32_t index, std::uint32_t repetition);
-    void read_events(const Schedule& schedule, std::uint32_t first, std::uint32_t last, Moment& at);
-    void apply(const Event& event);
-    void skip(const Counters& before, std::int64_t repetitions);
-    void note_host_peaks(const Counters& counters);
-    void finish();
+        void add(const HostBytes& change, std::int64_t times = 1);
+        void raise_to(const HostBytes& other);
+        HostBytes since(const HostBytes& before) const;
+    };
+    /// Highest points of a run of events, by phase and over all.
+    struct Peaks {
+        std::array<DeviceBytes, phase_count> phases;
+        Moment at;  ///< where `device` was reached first
+        std::int64_t device = lowest;
+
+        Peaks() { phases.fill({lowest, lowest}); }
+        /// What `inner` reached above `base`, reached within a call.
+        void raise_to(const Peaks& inner, const DeviceBytes& base, std::uint32_t call);
+    };
+    /// What every call of a routine does, relative to the bytes before it.
+    struct Effect {
+        bool known = false;
+        bool touches_host = false;
+        Phase ends_in{};
+        DeviceBytes device;
+        HostBytes host, host_peak;
+        Peaks peaks;
+    };
+    static constexpr std::int64_t lowest = -(std::int64_t{1} << 62);
+
+    const MemoryProfile& replay(const Schedule& schedule, bool expand);
+    void read(const Schedule& schedule, std::uint32_t index, std::uint32_t repetition);
+    void read_events(const Schedule& schedule, std::uint32_t first, std::uint32_t last, Phase& phase, Peaks& peaks);
+    void call(const Schedule& schedule, std::uint32_t at, Phase& phase, Peaks& peaks);
+    void learn(const Schedule& schedule, const Routine& routine, Phase phase, Effect& effect);
+    void count(const Slot& slot, std::int64_t times);
 
     std::vector<Slot> slots_;
-    Counters now_;
-    Counters peak_;  ///< largest of each counter on its own
-    bool expand_loops_ = false;
+    std::vector<Effect> effects_;  ///< by RoutineId
+    DeviceBytes device_;
+    HostBytes host_;
+    HostBytes host_peak_;  ///< largest of each counter on its own
+    bool host_touched_ = false;
+    bool expand_ = false;
     MemoryProfile profile_;
 };
 

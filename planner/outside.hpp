@@ -10,6 +10,8 @@ namespace headroom {
 
 /// CUDA context and NCCL communicators of a job, each a named term.
 std::vector<OutsideTerm> outside_terms(const Cluster& cluster, const Recipe& recipe);
+/// Their sum, without the names.
+Bytes outside_bytes(const Cluster& cluster, const Recipe& recipe);
 Bytes sum(const std::vector<OutsideTerm>& terms);
 
 }  // namespace headroom

@@ -103,13 +103,18 @@ std::string verdict_sentence(const Plan& plan) {
 }  // namespace
 
 Plan make_plan(const Transformer& model, const Cluster& cluster, const Recipe& recipe, const TimeBasis& basis) {
+    Evaluator evaluator;
+    return make_plan(model, cluster, recipe, basis, evaluator);
+}
+
+Plan make_plan(const Transformer& model, const Cluster& cluster, const Recipe& recipe, const TimeBasis& basis,
+               Evaluator& evaluator) {
     Plan plan;
     plan.model = model;
     plan.cluster = cluster;
     plan.recipe = recipe;
     plan.warnings = warnings(recipe, model, cluster);
 
-    Evaluator evaluator;
     RankMemory worst = measure(evaluator, make_workload(model, cluster, recipe, RingRole::later));
     RingRole role = RingRole::later;
     RankMemory rank0 = worst;

@@ -73,6 +73,9 @@ struct Plan {
 
 /// Plans a recipe that `check` accepts; with a step time when there are constants for it.
 Plan make_plan(const Transformer& model, const Cluster& cluster, const Recipe& recipe, const TimeBasis& basis = {});
+/// The same with storage that many plans share.
+Plan make_plan(const Transformer& model, const Cluster& cluster, const Recipe& recipe, const TimeBasis& basis,
+               Evaluator& evaluator);
 
 /// Gives a plan its step time, or the reason why it has none.
 void add_step(Plan& plan, const TimeBasis& basis, Evaluator& evaluator);

@@ -44,21 +44,32 @@ void ReservedReplay::play(const Schedule& schedule, std::uint32_t first, std::ui
         } else if (event.kind == EventKind::loop) {
             const std::int64_t runs = expand ? event.bytes : std::min<std::int64_t>(event.bytes, 3);
             for (std::int64_t k = 1; k < runs; ++k) play(schedule, i + 1, i + 1 + event.id, expand);
+        } else if (event.kind == EventKind::call) {
+            const Routine& routine = schedule.routines[event.id];
+            play(schedule, routine.first, routine.last, expand);
         }
     }
 }
 
 void ReservedReplay::play_lasting(const Schedule& schedule, const Segment& segment, std::uint32_t times) {
     net_.assign(schedule.tensors, 0);
-    for (const Event& event : schedule.events_of(segment)) {
-        if (event.kind == EventKind::allocate) ++net_[event.id];
-        if (event.kind == EventKind::release) --net_[event.id];
-    }
+    lasting_.clear();
+    // A loop ends as it began.
+    for_each_written(schedule, segment, [&](const Event& event, std::int64_t) {
+        if (event.kind > EventKind::release) return;
+        net_[event.id] += event.kind == EventKind::allocate ? 1 : -1;
+        lasting_.push_back(&event);
+    });
+    std::erase_if(lasting_, [&](const Event* event) {
+        return net_[event->id] == 0 || (net_[event->id] > 0) != (event->kind == EventKind::allocate);
+    });
     for (std::uint32_t i = 0; i < times; ++i) {
-        for (const Event& event : schedule.events_of(segment)) {
-            if (event.kind > EventKind::release || net_[event.id] == 0) continue;
-            if (event.kind == EventKind::allocate && net_[event.id] > 0) allocate(event);
-            if (event.kind == EventKind::release && net_[event.id] < 0) release(event.id);
+        for (const Event* event : lasting_) {
+            if (event->kind == EventKind::allocate) {
+                allocate(*event);
+            } else {
+                release(event->id);
+            }
         }
     }
 }
@@ -73,7 +84,9 @@ constexpr std::uint64_t affordable_events = 60'000;
 ReservedMemory ReservedReplay::replay(const Schedule& schedule, bool expandable_segments, bool expand) {
     start(schedule, expandable_segments);
     for (const Segment& segment : schedule.segments) {
-        const std::uint64_t events = std::uint64_t{segment.last - segment.first} * segment.repeat;
+        std::uint64_t events = 0;
+        if (segment.repeat > 3) for_each_written(schedule, segment, [&](const Event&, std::int64_t) { ++events; });
+        events *= segment.repeat;
         const std::uint32_t whole = expand || events <= affordable_events ? segment.repeat : 2;
         for (std::uint32_t i = 0; i < whole; ++i) play(schedule, segment.first, segment.last, expand);
         if (whole >= segment.repeat) continue;

@@ -40,6 +40,7 @@ class ReservedReplay {
     std::vector<Entry> entries_;
     std::uint32_t unused_ = nothing;  ///< head of the list of free entries
     std::vector<std::int32_t> net_;   ///< scratch of play_lasting
+    std::vector<const Event*> lasting_;
 };
 
 }  // namespace headroom

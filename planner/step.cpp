@@ -58,17 +58,15 @@ std::vector<std::string> warnings(const StepPrediction& step) {
 double executed_flops(const Schedule& schedule) {
     double total = 0;
     for (const Segment& segment : schedule.segments) {
-        double flops = 0;
-        for_each_event(schedule, segment, [&](const Event& event) {
+        for_each_written(schedule, segment, [&](const Event& event, std::int64_t times) {
             if (event.kind == EventKind::gemm) {
                 const Gemm& gemm = event.gemm;
-                flops += 2.0 * static_cast<double>(gemm.m) * static_cast<double>(gemm.n) * static_cast<double>(gemm.k) *
-                         gemm.count;
+                total += static_cast<double>(times) * 2.0 * static_cast<double>(gemm.m) * static_cast<double>(gemm.n) *
+                         static_cast<double>(gemm.k) * gemm.count;
             } else if (event.kind == EventKind::attention) {
-                flops += attention_flops(event.attention);
+                total += static_cast<double>(times) * attention_flops(event.attention);
             }
         });
-        total += flops * segment.repeat;
     }
     return total;
 }
@@ -80,7 +78,7 @@ StepPrediction predict(const Transformer& model, const Cluster& cluster, const R
     for (const RingRole role : ring_roles(recipe)) {
         build_training_step(make_workload(model, cluster, recipe, role), evaluator.schedule);
         StepTime time = predict_step(evaluator.schedule, calibration, topology(recipe, cluster),
-                                     recipe.attention_kernel, evaluator.timeline);
+                                     recipe.attention_kernel, evaluator.timeline, step.time.seconds);
         if (time.seconds <= step.time.seconds) continue;
         step.time = time;
         step.role = role;

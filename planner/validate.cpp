@@ -18,13 +18,12 @@ namespace {
 struct Forecast {
     Plan plan;
     std::string refusal;  ///< set when the recipe breaks a rule; `plan` is then empty
-    std::optional<PredictedStep> step;
 };
 
 /// Figures of one run follow each other: the last forecast is kept.
 class Forecaster {
  public:
-    explicit Forecaster(const StepTimer& timer) : timer_(timer) {}
+    explicit Forecaster(const BasisFor& basis_for) : basis_for_(basis_for) {}
 
     const Forecast& of(const Measurement& run) {
         if (known_ && same_run(run, last_)) return forecast_;
@@ -33,8 +32,8 @@ class Forecaster {
         forecast_ = {};
         try {
             const Recipe recipe = resolve(run.said, run.published, run.model, run.cluster);
-            forecast_.plan = make_plan(run.model, run.cluster, recipe);
-            if (timer_) forecast_.step = timer_(run.model, run.cluster, recipe);
+            const TimeBasis basis = basis_for_ ? basis_for_(run.cluster) : TimeBasis{};
+            forecast_.plan = make_plan(run.model, run.cluster, recipe, basis);
         } catch (const Error& error) {
             forecast_.refusal = error.what();
         }
@@ -46,7 +45,7 @@ class Forecaster {
         return a.model.name == b.model.name && same_machine(a.cluster, b.cluster) && same_recipe(a, b);
     }
 
-    const StepTimer& timer_;
+    const BasisFor& basis_for_;
     bool known_ = false;
     Measurement last_;
     Forecast forecast_;
@@ -95,22 +94,27 @@ std::optional<double> longest_context(const Measurement& run) {
     return found.valid ? std::optional<double>(static_cast<double>(found.context.value)) : std::nullopt;
 }
 
-/// Of a step that takes `seconds`, in the unit of the figure. Tokens of a context-parallel group count once.
+/// Of a step that takes `seconds`, in the unit of the figure. All but the time itself are rates.
 double time_figure(Figure figure, const Plan& plan, Seconds seconds) {
-    if (figure == Figure::step_seconds) return seconds.value;
-    const Recipe& recipe = plan.recipe;
-    const double tokens = static_cast<double>(recipe.context.value) * static_cast<double>(recipe.batch);
-    const double per_gpu = tokens / recipe.context_parallel() / seconds.value;
-    return figure == Figure::tokens_per_second ? per_gpu * plan.cluster.gpus() : per_gpu;
+    const double slower = seconds.value / plan.step->time.seconds.value;
+    switch (figure) {
+        case Figure::tokens_per_second:
+            return plan.step->tokens_per_second / slower;
+        case Figure::tokens_per_second_per_gpu:
+            return plan.step->tokens_per_second_per_gpu / slower;
+        case Figure::model_tflops:
+            return plan.step->mfu * plan.cluster.peak_bf16.value / 1e12 / slower;
+        default:
+            return seconds.value;
+    }
 }
 
-void predict_time(Comparison& row, const Forecast& forecast) {
+void predict_time(Comparison& row, const Plan& plan) {
     const Figure figure = row.measured.metric.figure;
-    if (!is_time(figure) || !forecast.step || forecast.step->seconds.value <= 0) return;
-    const PredictedStep& step = *forecast.step;
-    row.predicted = time_figure(figure, forecast.plan, step.seconds);
-    const double one = time_figure(figure, forecast.plan, step.low);
-    const double other = time_figure(figure, forecast.plan, step.high);
+    if (!is_time(figure) || !plan.step) return;
+    row.predicted = time_figure(figure, plan, plan.step->time.seconds);
+    const double one = time_figure(figure, plan, plan.step->time.low);
+    const double other = time_figure(figure, plan, plan.step->time.high);
     row.interval_low = std::min(one, other);  // a slower step is a lower rate
     row.interval_high = std::max(one, other);
 }
@@ -123,7 +127,7 @@ void predict(Comparison& row, const Forecast& forecast) {
     } else if (metric.figure == Figure::max_context && row.measured.value) {
         row.predicted = longest_context(row.measured);
     }
-    predict_time(row, forecast);
+    predict_time(row, forecast.plan);
     if (!row.predicted || !row.measured.value || *row.measured.value <= 0) return;
     const double measured = *row.measured.value;
     const double nearest = std::clamp(measured, *row.predicted, row.predicted_high.value_or(*row.predicted));
@@ -232,9 +236,9 @@ Bytes activations_at_peak(const Plan& plan) {
     return sum;
 }
 
-Validation validate(const std::vector<Measurement>& measurements, const StepTimer& timer) {
+Validation validate(const std::vector<Measurement>& measurements, const BasisFor& basis_for) {
     Validation result;
-    Forecaster forecaster(timer);
+    Forecaster forecaster(basis_for);
     for (const Measurement& run : measurements) {
         if (run.not_expressed.empty()) {
             result.comparisons.push_back(compare(run, forecaster));

@@ -21,13 +21,8 @@ enum class Agreement {
     unchecked,  ///< not run, or not expressed
 };
 
-/// The time of a step as a simulation gives it, with the interval it claims.
-struct PredictedStep {
-    Seconds seconds, low, high;
-    std::vector<std::string> warnings;  ///< why it may be off: what leaves what was measured
-};
-/// Empty where a run cannot be timed. The simulator stands beside the planner, so it is handed in.
-using StepTimer = std::function<std::optional<PredictedStep>(const Transformer&, const Cluster&, const Recipe&)>;
+/// What step times rest on, for each machine; empty for no times.
+using BasisFor = std::function<TimeBasis(const Cluster&)>;
 
 struct Comparison {
     Measurement measured;
@@ -73,7 +68,7 @@ struct Validation {
     std::size_t count(Agreement agreement) const;
 };
 
-Validation validate(const std::vector<Measurement>& measurements, const StepTimer& timer = {});
+Validation validate(const std::vector<Measurement>& measurements, const BasisFor& basis_for = {});
 
 /// Of signed errors with the ids they belong to; all 0 when there is none.
 ErrorSummary summarise(const std::string& name, const std::vector<std::pair<double, std::string>>& errors);

@@ -44,6 +44,7 @@ bool is_cheaper_though_larger(const Comparison& larger, const Comparison& smalle
     if (parameters_of(larger) < 1.2 * parameters_of(smaller)) return false;
     const bool rate =
         a.metric.figure == Figure::tokens_per_second || a.metric.figure == Figure::tokens_per_second_per_gpu;
+    if (a.metric.figure == Figure::model_tflops) return false;  // more work for a larger model
     if (!is_memory(a.metric.figure) && !is_time(a.metric.figure)) return false;
     return rate ? *a.value > 1.1 * *b.value : *a.value < 0.9 * *b.value;
 }

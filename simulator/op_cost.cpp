@@ -9,7 +9,7 @@ namespace headroom {
 
 namespace {
 
-constexpr std::size_t memo_slots = 512;  // a power of two; a collision only costs a second evaluation
+constexpr std::size_t memo_slots = 256;  // a power of two; a collision only costs a second evaluation
 
 CostClass collective_class(CollectiveKind kind, bool crosses) {
     switch (kind) {
@@ -155,6 +155,7 @@ OpCost cost_of(const Event& event, Phase phase, const Calibration& calibration, 
         case EventKind::release:
         case EventKind::phase:
         case EventKind::loop:
+        case EventKind::call:
         case EventKind::record:
         case EventKind::wait:
         case EventKind::host_wait:
@@ -187,28 +188,19 @@ CostMemo::Key CostMemo::key_of(const Event& event, Phase phase) {
             key.words[4] = pair(shape.head_dim, shape.batch);
             break;
         }
-        case EventKind::memory_bound:
-            key.words[1] = word(event.memory_bound.read + event.memory_bound.written);
-            key.words[2] = pair(static_cast<std::int32_t>(event.memory_bound.kernel), event.memory_bound.count);
-            break;
         case EventKind::collective:
             key.words[1] = word(event.collective.bytes);
             key.words[2] = pair(static_cast<std::int32_t>(event.collective.kind),
                                 static_cast<std::int32_t>(event.collective.group));
             break;
+        case EventKind::memory_bound:
         case EventKind::copy:
-            key.words[0] |=
-                (event.copy.to_host ? 512U : 0U) | (event.copy.pinned ? 1024U : 0U) | (event.copy.fresh ? 2048U : 0U);
-            key.words[1] = word(event.copy.bytes);
-            break;
         case EventKind::host_work:
-            key.words[1] = word(event.host_work.amount);
-            key.words[2] = static_cast<std::uint64_t>(event.host_work.kind);
-            break;
         case EventKind::allocate:
         case EventKind::release:
         case EventKind::phase:
         case EventKind::loop:
+        case EventKind::call:
         case EventKind::record:
         case EventKind::wait:
         case EventKind::host_wait:
@@ -217,12 +209,18 @@ CostMemo::Key CostMemo::key_of(const Event& event, Phase phase) {
     return key;
 }
 
-OpCost CostMemo::lookup(const Event& event, Phase phase, const Calibration& calibration, const Topology& topology,
-                        AttentionKernel kernel) {
+const OpCost& CostMemo::lookup(const Event& event, Phase phase, const Calibration& calibration,
+                               const Topology& topology, AttentionKernel kernel) {
+    if (event.kind == EventKind::memory_bound || event.kind == EventKind::copy || event.kind == EventKind::host_work) {
+        // A division or two: quicker than to look them up.
+        return direct_ = cost_of(event, phase, calibration, topology, kernel);
+    }
     const Key key = key_of(event, phase);
-    std::uint64_t hash = 0;
-    for (const std::uint64_t part : key.words) hash = (hash ^ part) * 0x9E3779B97F4A7C15U;
-    Slot& slot = slots_[(hash >> 32) & (memo_slots - 1)];
+    // Products that do not wait for each other; only the high half of one depends on all bits of its word.
+    const std::uint64_t hash = (key.words[0] * 0x9E3779B97F4A7C15U) ^ (key.words[1] * 0xC2B2AE3D27D4EB4FU) ^
+                               (key.words[2] * 0x165667B19E3779F9U) ^ (key.words[3] * 0xD6E8FEB86659FD93U) ^
+                               (key.words[4] * 0xA0761D6478BD642FU);
+    Slot& slot = slots_[(hash >> 40) & (memo_slots - 1)];
     if (slot.generation != generation_ || slot.key != key) {
         slot = {key, cost_of(event, phase, calibration, topology, kernel), generation_};
     }

@@ -82,17 +82,23 @@ struct OpCost {
 OpCost cost_of(const Event& event, Phase phase, const Calibration& calibration, const Topology& topology,
                AttentionKernel kernel);
 
-/// Remembers costs by shape; a step asks for the same few dozen shapes thousands of times.
+/// Remembers the costs of products, attention and collectives by shape: a step asks for the same few dozen again and
+/// again.
 class CostMemo {
  public:
     void clear();
-    OpCost lookup(const Event& event, Phase phase, const Calibration& calibration, const Topology& topology,
-                  AttentionKernel kernel);
+    /// The answer stands until the next call.
+    const OpCost& lookup(const Event& event, Phase phase, const Calibration& calibration, const Topology& topology,
+                         AttentionKernel kernel);
 
  private:
     struct Key {
         std::array<std::uint64_t, 5> words{};
-        bool operator==(const Key&) const = default;
+        bool operator==(const Key& other) const {
+            std::uint64_t difference = 0;  // five words are compared faster than memcmp is called
+            for (std::size_t i = 0; i < words.size(); ++i) difference |= words[i] ^ other.words[i];
+            return difference == 0;
+        }
     };
     struct Slot {
         Key key;
@@ -101,6 +107,7 @@ class CostMemo {
     };
     static Key key_of(const Event& event, Phase phase);
 
+    OpCost direct_;
     std::vector<Slot> slots_;
     std::uint32_t generation_ = 0;
 };

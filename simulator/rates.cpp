@@ -92,24 +92,29 @@ double wave_efficiency(const GemmConstants& constants, std::int64_t m, std::int6
 double gemm_rate(const GemmConstants& constants, std::int64_t m, std::int64_t n, std::int64_t k) {
     // C^T = B^T A^T: the rate depends on the narrow side of the result, whichever it is.
     if (m < n) std::swap(m, n);
+    // The table's widths on both sides of n: points [before, first) and [first, last).
     const auto& points = constants.points;
-    double rate = 0;
-    double width_before = 0;
-    double rate_before = 0;
-    for (std::size_t first = 0; first < points.size();) {
-        std::size_t last = first + 1;
-        while (last < points.size() && points[last].n == points[first].n) ++last;
-        const double width = real(points[first].n);
-        const double here = rate_of_width(constants, first, last, real(m));
-        if (first == 0) {
-            // Narrower than the table: the tile is padded, so the rate falls with the width.
-            rate = here * std::min(1.0, real(n) / width);
-        } else if (real(n) > width_before) {
-            rate = interpolate(width_before, rate_before, width, here, real(n));
-        }
-        width_before = width;
-        rate_before = here;
+    if (points.empty()) return 0;
+    const auto end_of_width = [&](std::size_t from) {
+        std::size_t to = from + 1;
+        while (to < points.size() && points[to].n == points[from].n) ++to;
+        return to;
+    };
+    std::size_t before = 0;
+    std::size_t first = 0;
+    std::size_t last = end_of_width(0);
+    while (points[first].n < n && last < points.size()) {
+        before = first;
         first = last;
+        last = end_of_width(first);
+    }
+    const double width = real(points[first].n);
+    double rate = rate_of_width(constants, first, last, real(m));
+    if (real(n) < width && first == 0) {
+        rate *= real(n) / width;  // narrower than the table: the tile is padded, so the rate falls with the width
+    } else if (real(n) < width) {
+        rate =
+            interpolate(real(points[before].n), rate_of_width(constants, before, first, real(m)), width, rate, real(n));
     }
     return rate * wave_efficiency(constants, m, n, k);
 }

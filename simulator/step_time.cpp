@@ -25,7 +25,7 @@ Bias of_duration(std::string_view name, std::uint32_t moved, const Constant& dur
 }
 
 StepTime predict(const Schedule& schedule, const Calibration& calibration, const Topology& topology,
-                 AttentionKernel kernel, Timeline& timeline, std::vector<Slice>* slices) {
+                 AttentionKernel kernel, Timeline& timeline, Seconds slower_than, std::vector<Slice>* slices) {
     check(calibration, kernel);
     const Overlap overlap = calibration.attention[static_cast<std::size_t>(kernel)].ring_overlap;
     PlayOptions options;
@@ -35,6 +35,7 @@ StepTime predict(const Schedule& schedule, const Calibration& calibration, const
 
     StepTime step;
     step.seconds = {main.seconds};
+    if (step.seconds <= slower_than) return step;
     step.domain = main.domain;
     for (std::size_t c = 0; c < cost_class_count; ++c) {
         PartTime& part = step.parts[static_cast<std::size_t>(part_of(static_cast<CostClass>(c)))];
@@ -103,14 +104,14 @@ std::array<Bias, bias_count> biases(const Calibration& calibration, AttentionKer
 }
 
 StepTime predict_step(const Schedule& schedule, const Calibration& calibration, const Topology& topology,
-                      AttentionKernel kernel, Timeline& timeline) {
-    return predict(schedule, calibration, topology, kernel, timeline, nullptr);
+                      AttentionKernel kernel, Timeline& timeline, Seconds slower_than) {
+    return predict(schedule, calibration, topology, kernel, timeline, slower_than, nullptr);
 }
 
 StepTime predict_step(const Schedule& schedule, const Calibration& calibration, const Topology& topology,
                       AttentionKernel kernel, Timeline& timeline, std::vector<Slice>& slices) {
     slices.clear();
-    return predict(schedule, calibration, topology, kernel, timeline, &slices);
+    return predict(schedule, calibration, topology, kernel, timeline, {-1}, &slices);
 }
 
 }  // namespace headroom

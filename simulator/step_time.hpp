@@ -40,9 +40,10 @@ std::array<Bias, bias_count> biases(const Calibration& calibration, AttentionKer
 void check(const Calibration& calibration, AttentionKernel kernel);
 
 /// Plays the schedule on `timeline` and works out the interval: each bias moves the exposed time of its classes, the
-/// biases are independent of each other and add in quadrature, and so does the open question of ring overlap.
+/// biases are independent of each other and add in quadrature, and so does the open question of ring overlap. Of a step
+/// that is not slower than `slower_than` only the seconds are worked out: some other rank decides.
 StepTime predict_step(const Schedule& schedule, const Calibration& calibration, const Topology& topology,
-                      AttentionKernel kernel, Timeline& timeline);
+                      AttentionKernel kernel, Timeline& timeline, Seconds slower_than = {-1});
 
 /// The same with every op in `slices`, in the order of issue.
 StepTime predict_step(const Schedule& schedule, const Calibration& calibration, const Topology& topology,

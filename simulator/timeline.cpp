@@ -17,12 +17,6 @@ bool is_ring(CostClass cost_class) { return cost_class == CostClass::ring || cos
 
 }  // namespace
 
-const Playback& Timeline::play(const Schedule& schedule, const Calibration& calibration, const Topology& topology,
-                               AttentionKernel kernel, const PlayOptions& options) {
-    compile(schedule, calibration, topology, kernel);
-    return play_again(options);
-}
-
 const Playback& Timeline::play_again(const PlayOptions& options) {
     host_ = 0;
     host_released_ = {};
@@ -31,14 +25,16 @@ const Playback& Timeline::play_again(const PlayOptions& options) {
     ready_.fill({});
     compute_done_ = 0;
     syncs_.assign(recorded_in_.size(), {});
-    moved_.assign(recorded_in_.size(), 0);
-    skips_ = 0;
     for (auto& recent : collectives_) recent.written = 0;
     collectives_until_ = 0;
     compute_.written = 0;
+    passages_.resize(routines_.size());
+    for (Passage& passage : passages_) passage.known = false;
     options_ = options;
+    may_skip_ = !options.every_repetition && options.slices == nullptr;
     result_ = {};
     result_.domain = domain_;
+    result_.busy = busy_;
 
     for (segment_ = 0; segment_ < segments_.size(); ++segment_) play_range(segments_[segment_], 0);
 
@@ -47,6 +43,7 @@ const Playback& Timeline::play_again(const PlayOptions& options) {
         *std::max_element(ready_.begin(), ready_.end(), [](const Moment& a, const Moment& b) { return a.end < b.end; });
     result_.seconds = std::max(std::max(host_, last.end), compute_done_);
     explain(compute_done_, result_.seconds, last);
+    for (std::size_t c = 0; c < cost_class_count; ++c) result_.exposed[c] += exposed_[c];
     return result_;
 }
 
@@ -54,37 +51,33 @@ void Timeline::play_range(const Range& range, std::size_t depth) {
     const std::uint32_t repeat = range.repeat;
     const Step* first = steps_.data() + range.first;
     const Step* last = steps_.data() + range.last;
-    const bool may_skip = !options_.every_repetition && options_.slices == nullptr;
     const double outer_one_back = one_back_;
-    std::vector<double>& state = state_[depth];
-    std::vector<double>& state_before = state_before_[depth];
+    Snapshot& state = state_[depth];
+    Snapshot& state_before = state_before_[depth];
     Playback before;
     double done_before = 0;
-    state_before.clear();
+    state_before.size = 0;
     for (std::uint32_t i = 0; i < repeat; ++i) {
         if (depth == 0) repetition_ = i;
         const double begun = compute_done_;
         if (depth == 0 || i > 0) host_ = std::max(host_, one_back_);
         play_once(first, last);
         one_back_ = begun;
-        if (!may_skip || repeat < 3) continue;
+        if (!may_skip_ || repeat < 3) continue;
 
-        snapshot(range, state);
-        const double tolerance = 1e-12 * std::max(1.0, compute_done_);
-        const bool steady = state.size() == state_before.size() &&
-                            std::equal(state.begin(), state.end(), state_before.begin(),
-                                       [=](double a, double b) { return std::abs(a - b) <= tolerance; });
+        snapshot(state);
+        add_carried(range, state);
+        const bool steady = state.alike(state_before, tolerance());
         if (steady) {
             const std::uint32_t rest = repeat - 1 - i;
             for (std::size_t c = 0; c < cost_class_count; ++c) {
-                result_.busy[c] += rest * (result_.busy[c] - before.busy[c]);
                 result_.exposed[c] += rest * (result_.exposed[c] - before.exposed[c]);
             }
             result_.ring_under_attention += rest * (result_.ring_under_attention - before.ring_under_attention);
             skip(range, rest, compute_done_ - done_before);
             break;
         }
-        state.swap(state_before);
+        std::swap(state, state_before);
         before = result_;
         done_before = compute_done_;
     }
@@ -97,7 +90,20 @@ void Timeline::play_once(const Step* first, const Step* last) {
         Moment& ready = ready_[index(step->stream)];
         switch (step->kind) {
             case Kind::run:
-                run(*step);
+                if (step->chain > 1 && may_skip_ && run_chain(*step)) {
+                    step += step->chain - 1;
+                } else {
+                    run(*step);
+                }
+                break;
+            case Kind::join: {
+                const Moment& joined = ready_[index(step->joined)];
+                if (keeps_syncs_) syncs_[step->sync] = joined;
+                if (joined.end > ready.end) ready = joined;
+                break;
+            }
+            case Kind::call:
+                play_call(step->sync);
                 break;
             case Kind::record:
                 syncs_[step->sync] = ready;
@@ -121,7 +127,6 @@ void Timeline::play_once(const Step* first, const Step* last) {
             case Kind::host_work: {
                 const double start = host_;
                 host_ += step->seconds;
-                result_.busy[index(step->cost_class)] += step->seconds;
                 note(*step, Slice::Kind::on_host, Stream::compute, step->name, start, step->seconds);
                 host_released_ = {host_, start, step->cost_class, host_released_.cost_class};
                 break;
@@ -140,7 +145,6 @@ void Timeline::run(const Step& step) {
     }
     const double issue = host_ + launch;
     host_ = issue + step.later_launches;
-    result_.busy[index(step.cost_class)] += step.seconds;
 
     const std::size_t stream = index(step.stream);
     if (stream == compute) {
@@ -159,12 +163,35 @@ void Timeline::run(const Step& step) {
     }
 }
 
+/// Kernels that all start the moment the one before ends: the last is issued before the first can start, and no
+/// collective runs beside them.
+bool Timeline::run_chain(const Step& step) {
+    Moment& ready = ready_[compute];
+    const double start = ready.end;
+    if (host_waited_ || host_ + step.chain_launches > start || start < collectives_until_) return false;
+    host_ += step.chain_launches;
+    if (start > compute_done_) explain(compute_done_, start, ready);
+    const double end = start + step.chain_seconds;
+    extend_compute(step, start, end);
+    const Step& last = (&step)[step.chain - 1];
+    ready = {end, end - last.seconds, last.cost_class, (&last)[-1].cost_class};
+    return true;
+}
+
+void Timeline::extend_compute(const Step& step, double start, double end) {
+    if (compute_.written > 0 && compute_.newest(0).beside == step.beside && compute_.newest(0).end == start) {
+        compute_.newest(0).end = end;
+    } else {
+        compute_.push({start, end, start, step.cost_class, Link::none, step.beside});
+    }
+    compute_done_ = end;
+}
+
 void Timeline::run_on_compute(const Step& step, double issue, double least_end) {
     Moment& ready = ready_[compute];
     const CostClass before = issue > ready.end ? CostClass::host_gap : ready.cost_class;
     const double start = std::max(ready.end, issue);
     if (start > compute_done_) explain(compute_done_, start, ready);
-    result_.exposed[index(step.cost_class)] += step.seconds;
     double end = start + step.seconds;
     if (start < collectives_until_ && step.beside != Beside::nothing) end = stretched(step, start);
     if (end < least_end) {  // many small kernels, and the host is still launching them
@@ -172,12 +199,7 @@ void Timeline::run_on_compute(const Step& step, double issue, double least_end) 
         end = least_end;
     }
     note(step, Slice::Kind::op, step.stream, step.name, start, end - start);
-    if (compute_.written > 0 && compute_.newest(0).beside == step.beside && compute_.newest(0).end == start) {
-        compute_.newest(0).end = end;
-    } else {
-        compute_.push({start, end, start, step.cost_class, Link::none, step.beside});
-    }
-    compute_done_ = end;
+    extend_compute(step, start, end);
     ready = {end, start, step.cost_class, before};
 }
 

@@ -1,149 +1,121 @@
 // SPDX-License-Identifier: Apache-2.0
-// The part of Timeline that runs once per schedule or once per repetition: costs worked out ahead, and the skip over
-// repetitions that can only repeat the last one.
+// The part of Timeline that runs once per repetition: the skip over repetitions that can only repeat the last one.
 #include <algorithm>
+#include <cmath>
 
 #include "simulator/timeline.hpp"
 
 namespace headroom {
 
-void Timeline::compile(const Schedule& schedule, const Calibration& calibration, const Topology& topology,
-                       AttentionKernel kernel) {
-    memo_.clear();
-    steps_.clear();
-    segments_.clear();
-    loops_.clear();
-    carried_.clear();
-    domain_ = 0;
-    after_wait_ = calibration.host.after_wait.value;
-    collective_share_ = calibration.collective_share.value;
-    recorded_in_.assign(schedule.syncs, 0);
-    marks_ = 0;
-    for (const Segment& segment : schedule.segments) {
-        Range range{};
-        range.first = static_cast<std::uint32_t>(steps_.size());
-        range.repeat = segment.repeat;
-        Phase phase = segment.phase;
-        std::uint32_t loop_end = 0;  // index of the event behind the open loop, 0 = none
-        std::uint32_t loop_begin = 0;
-        const auto close_loop = [&] {
-            Range& loop = loops_.back();
-            loop.first = loop_begin;
-            loop.last = static_cast<std::uint32_t>(steps_.size());
-            loop.carried_first = static_cast<std::uint32_t>(carried_.size());
-            find_carried(loop);
-            loop.carried_last = static_cast<std::uint32_t>(carried_.size());
-            loop_end = 0;
-        };
-        for (std::uint32_t i = segment.first; i < segment.last; ++i) {
-            const Event& event = schedule.events[i];
-            if (loop_end == i && loop_end != 0) close_loop();
-            if (event.kind == EventKind::allocate || event.kind == EventKind::release) continue;
-            if (event.kind == EventKind::loop) {
-                Step& step = steps_.emplace_back();
-                step.kind = Kind::loop;
-                step.sync = static_cast<std::uint32_t>(loops_.size());
-                loops_.push_back({0, 0, static_cast<std::uint32_t>(event.bytes), 0, 0});
-                loop_begin = static_cast<std::uint32_t>(steps_.size());
-                loop_end = i + 1 + event.id;
-                continue;
-            }
-            if (event.kind == EventKind::phase) {
-                phase = static_cast<Phase>(event.id);
-                continue;
-            }
-            Step& step = steps_.emplace_back();
-            step.name = event.name;
-            step.sync = event.id;
-            step.stream = event.stream;
-            step.phase = phase;
-            switch (event.kind) {
-                case EventKind::record:
-                    step.kind = Kind::record;
-                    continue;
-                case EventKind::wait:
-                    step.kind = Kind::wait;
-                    continue;
-                case EventKind::host_wait:
-                    step.kind = Kind::host_wait;
-                    continue;
-                case EventKind::host_work:
-                    step.kind = Kind::host_work;
-                    break;
-                default:
-                    break;
-            }
-            const OpCost cost = memo_.lookup(event, phase, calibration, topology, kernel);
-            step.seconds = cost.seconds;
-            step.launch = cost.launch;
-            step.later_launches = cost.later_launches;
-            step.cost_class = cost.cost_class;
-            domain_ |= cost.domain;
-            if (event.kind == EventKind::collective) {
-                step.collective = true;
-                if (event.collective.kind != CollectiveKind::barrier) {
-                    const auto& group = topology.groups[static_cast<std::size_t>(event.collective.group)];
-                    step.link = group.crosses() ? Link::across : Link::inside;
-                }
-            } else if (event.kind == EventKind::copy) {
-                // A copy of pageable memory goes through the driver's own buffers, with the caller waiting.
-                step.blocks_host = !event.copy.pinned;
-            } else {
-                step.beside = event.kind == EventKind::attention ? Beside::attention : Beside::kernels;
-            }
-        }
-        if (loop_end != 0) close_loop();
-        range.last = static_cast<std::uint32_t>(steps_.size());
-        range.carried_first = static_cast<std::uint32_t>(carried_.size());
-        if (range.repeat > 1) find_carried(range);
-        range.carried_last = static_cast<std::uint32_t>(carried_.size());
-        segments_.push_back(range);
-    }
+bool Timeline::Snapshot::alike(const Snapshot& other, double tolerance) const {
+    return size == other.size && std::equal(values.data(), values.data() + size, other.values.data(),
+                                            [=](double a, double b) { return std::abs(a - b) <= tolerance; });
 }
 
-/// Syncs that a run of the range waits for before it records them: what one run hands to the next.
-void Timeline::find_carried(const Range& range) {
-    ++marks_;
-    for (std::uint32_t i = range.first; i < range.last; ++i) {
-        const Step& step = steps_[i];
-        if (step.kind == Kind::record) recorded_in_[step.sync] = marks_;
-        if (step.kind == Kind::wait && recorded_in_[step.sync] != marks_) carried_.push_back(step.sync);
-    }
-}
+double Timeline::tolerance() const { return 1e-12 * std::max(1.0, compute_done_); }
 
-/// Everything the next repetition can see, relative to the end of the compute stream. Moments that have passed when
-/// the host issues its next event cannot matter any more and count as that moment.
-void Timeline::snapshot(const Range& range, std::vector<double>& state) const {
-    state.clear();
+/// Everything that what is played next can see, relative to the end of the compute stream. Moments that have passed
+/// when the host issues its next event cannot matter any more and count as that moment.
+void Timeline::snapshot(Snapshot& state) const {
+    constexpr std::size_t most = 2 + 4 * (1 + stream_count) + 4 * (16 * stream_count + 32);
+    if (state.values.size() < most) state.values.resize(most);
+    double* to = state.values.data();
     const double zero = compute_done_;
-    const auto add = [&](double time) { state.push_back(std::max(time, host_) - zero); };
+    const double host = host_;
     const auto add_moment = [&](const Moment& moment) {
-        add(moment.end);
-        state.push_back(std::max(moment.start, zero) - zero);
         const bool matters = moment.end > zero;
-        state.push_back(matters ? static_cast<double>(moment.cost_class) : -1);
-        state.push_back(matters ? static_cast<double>(moment.before) : -1);
+        *to++ = std::max(moment.end, host) - zero;
+        *to++ = std::max(moment.start, zero) - zero;
+        *to++ = matters ? static_cast<double>(moment.cost_class) : -1;
+        *to++ = matters ? static_cast<double>(moment.before) : -1;
     };
-    state.push_back(host_ - zero);
-    state.push_back(host_waited_ ? 1 : 0);
-    state.push_back(one_back_ - zero);
+    *to++ = host - zero;
+    *to++ = host_waited_ ? 1 : 0;
     add_moment(host_released_);
     for (const Moment& moment : ready_) add_moment(moment);
-    for (std::uint32_t i = range.carried_first; i < range.carried_last; ++i) {
-        add_moment(syncs_[carried_[i]]);
-    }
     const auto add_recent = [&](auto& recent) {
         for (std::size_t back = 0; back < recent.size(); ++back) {
-            const Interval& interval = recent.ring[(recent.written - 1 - back) % recent.ring.size()];
-            if (interval.end <= host_) break;
-            add(interval.start);
-            add(interval.end);
-            add(interval.carries_from);
-            state.push_back(static_cast<double>(interval.cost_class));
+            const Interval& interval = recent.newest(back);
+            if (interval.end <= host) break;
+            *to++ = std::max(interval.start, host) - zero;
+            *to++ = interval.end - zero;
+            *to++ = std::max(interval.carries_from, host) - zero;
+            *to++ = static_cast<double>(interval.cost_class);
         }
     };
     for (const auto& recent : collectives_) add_recent(recent);
     add_recent(compute_);
+    state.size = static_cast<std::size_t>(to - state.values.data());
+}
+
+/// What one repetition of the range hands to the next beside that.
+void Timeline::add_carried(const Range& range, Snapshot& state) const {
+    const std::size_t need = state.size + 1 + 2 * std::size_t{range.recorded - range.carried};
+    if (state.values.size() < need) state.values.resize(need);
+    state.values[state.size++] = one_back_ - compute_done_;
+    for (std::uint32_t i = range.carried; i < range.recorded; ++i) {
+        const Moment& moment = syncs_[syncs_of_[i]];
+        state.values[state.size++] = std::max(moment.end, host_) - compute_done_;
+        state.values[state.size++] = std::max(moment.start, compute_done_) - compute_done_;
+    }
+}
+
+void Timeline::play_call(std::uint32_t number) {
+    const Range& routine = routines_[number];
+    const Step* first = steps_.data() + routine.first;
+    const Step* last = steps_.data() + routine.last;
+    if (!may_skip_ || keeps_syncs_ || routine.last - routine.first < shortest_passage) return play_once(first, last);
+    snapshot(start_);
+    Passage& passage = passages_[number];
+    if (passage.known && start_.alike(passage.start, tolerance())) return pass_again(passage);
+    std::swap(start_, passage.start);
+    passage.begun = compute_done_;
+    const Playback before = result_;
+    play_once(first, last);
+    remember(passage, before);
+}
+
+void Timeline::remember(Passage& passage, const Playback& before) const {
+    passage.known = true;
+    passage.host = host_;
+    passage.compute_done = compute_done_;
+    passage.collectives_until = collectives_until_;
+    passage.host_released = host_released_;
+    passage.host_waited = host_waited_;
+    passage.ready = ready_;
+    const auto keep = [&](const auto& recent, std::vector<Interval>& running) {
+        running.clear();
+        std::size_t count = 0;
+        while (count < recent.size() && recent.newest(count).end > host_) ++count;
+        while (count > 0) running.push_back(recent.newest(--count));
+    };
+    for (std::size_t i = 0; i < stream_count; ++i) keep(collectives_[i], passage.collectives[i]);
+    keep(compute_, passage.compute);
+    for (std::size_t c = 0; c < cost_class_count; ++c) passage.exposed[c] = result_.exposed[c] - before.exposed[c];
+    passage.ring_under_attention = result_.ring_under_attention - before.ring_under_attention;
+}
+
+void Timeline::pass_again(const Passage& passage) {
+    const double shift = compute_done_ - passage.begun;
+    const auto moved = [=](Moment moment) {
+        moment.end += shift;
+        moment.start += shift;
+        return moment;
+    };
+    host_ = passage.host + shift;
+    compute_done_ = passage.compute_done + shift;
+    collectives_until_ = passage.collectives_until + shift;
+    host_released_ = moved(passage.host_released);
+    host_waited_ = passage.host_waited;
+    for (std::size_t i = 0; i < stream_count; ++i) ready_[i] = moved(passage.ready[i]);
+    const auto restore = [=](auto& recent, const std::vector<Interval>& running) {
+        recent.written = 0;
+        for (const Interval& interval : running) recent.push(interval.moved(shift));
+    };
+    for (std::size_t i = 0; i < stream_count; ++i) restore(collectives_[i], passage.collectives[i]);
+    restore(compute_, passage.compute);
+    for (std::size_t c = 0; c < cost_class_count; ++c) result_.exposed[c] += passage.exposed[c];
+    result_.ring_under_attention += passage.ring_under_attention;
 }
 
 void Timeline::skip(const Range& range, std::uint32_t repetitions, double period) {
@@ -158,25 +130,12 @@ void Timeline::skip(const Range& range, std::uint32_t repetitions, double period
     collectives_until_ += shift;
     move(host_released_);
     for (Moment& moment : ready_) move(moment);
-    ++skips_;
-    for (std::uint32_t i = range.first; i < range.last; ++i) {
-        const Step& step = steps_[i];
-        if (step.kind != Kind::record || moved_[step.sync] == skips_) continue;
-        move(syncs_[step.sync]);
-        moved_[step.sync] = skips_;  // once, though it may be recorded twice
-    }
-    for (auto& recent : collectives_) {
-        for (Interval& interval : recent.ring) {
-            interval.start += shift;
-            interval.end += shift;
-            interval.carries_from += shift;
-        }
-    }
-    for (Interval& interval : compute_.ring) {
-        interval.start += shift;
-        interval.end += shift;
-        interval.carries_from += shift;
-    }
+    for (std::uint32_t i = range.recorded; i < range.end; ++i) move(syncs_[syncs_of_[i]]);
+    const auto move_recent = [=](auto& recent) {
+        for (std::size_t i = 0; i < recent.size(); ++i) recent.ring[i] = recent.ring[i].moved(shift);
+    };
+    for (auto& recent : collectives_) move_recent(recent);
+    move_recent(compute_);
 }
 
 }  // namespace headroom

@@ -61,7 +61,7 @@ TEST_CASE("times are compared in the unit they were measured in, with the interv
     REQUIRE(rows.size() == 3);
     const double seconds = rows[0]["predicted"];
     CHECK(seconds > 0.1);
-    CHECK(rows[1]["predicted"].get<double>() == doctest::Approx(65536 / 4 / seconds));
+    CHECK(rows[1]["predicted"].get<double>() == doctest::Approx(65536 / (4 * seconds)));
     CHECK(rows[2]["predicted"].get<double>() == doctest::Approx(65536 * 2 / seconds));
     CHECK(rows[0]["interval_low"] < rows[0]["predicted"]);
     CHECK(rows[1]["interval_low"] < rows[1]["predicted"]);

@@ -239,7 +239,7 @@ TEST_CASE("UPipe's attention intermediates fall by 1 - U/H against Ulysses") {
         std::int64_t now = 0, peak = 0;
         for (const Segment& segment : schedule.segments) {
             if (std::string(segment.name) != "first block" || segment.phase != Phase::forward) continue;
-            for (const Event& event : schedule.events_of(segment)) {
+            for_each_event(schedule, segment, [&](const Event& event) {
                 if (event.kind == EventKind::allocate) {
                     const bool counted = (event.group == Group::attention || event.group == Group::communication) &&
                                          !handed_on.contains(event.name);
@@ -249,7 +249,7 @@ TEST_CASE("UPipe's attention intermediates fall by 1 - U/H against Ulysses") {
                     now -= bytes[event.id];
                 }
                 peak = std::max(peak, now);
-            }
+            });
         }
         return peak;
     };

@@ -132,7 +132,7 @@ USER_CASE("C06", "full logits: 96K fits on four H100, and the slope is that of t
     CHECK(bed.plan(alst("96K", {"attention_kernel=fa2"})).fits);
     // Per local token, without 36 block inputs of 2560 * 2 bytes, over 151,936 logits: eager PyTorch holds three fp32
     // copies (log-probabilities, their gradient, the logits' gradient) at once.
-    const double slope = static_cast<double>((peak("96K") - peak("32K")).value) / (64 * 1024 / 4);
+    const double slope = static_cast<double>((peak("96K") - peak("32K")).value) / (16.0 * 1024);
     const double per_element = (slope - 36 * 2560 * 2) / 151'936;
     CHECK(per_element == doctest::Approx(12).epsilon(0.02));
 }

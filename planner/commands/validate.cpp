@@ -6,16 +6,14 @@
 
 #include <algorithm>
 #include <map>
-#include <memory>
 
 #include "configs/calibration.hpp"
 #include "configs/load.hpp"
 #include "configs/measurement.hpp"
-#include "models/training_step.hpp"
 #include "planner/commands/commands.hpp"
 #include "planner/commands/output.hpp"
+#include "planner/commands/published.hpp"
 #include "reports/table.hpp"
-#include "simulator/step_time.hpp"
 
 namespace headroom {
 
@@ -57,32 +55,17 @@ std::vector<Method> methods_of(const Arguments& arguments) {
     return methods;
 }
 
-/// Plays a step with the constants of the nearest calibration; nothing where there are none.
-class Timer {
+/// The calibration of each machine, or the nearest carried over; looked up once.
+class Bases {
  public:
-    std::optional<PredictedStep> operator()(const Transformer& model, const Cluster& cluster, const Recipe& recipe) {
-        try {
-            build_training_step(make_workload(model, cluster, recipe), schedule_);
-            const StepTime step = predict_step(schedule_, calibration_of(cluster), topology(recipe, cluster),
-                                               recipe.attention_kernel, timeline_);
-            PredictedStep result{step.seconds, step.low, step.high, {}};
-            for (const std::string_view warning : step.warnings()) result.warnings.emplace_back(warning);
-            return result;
-        } catch (const Error&) {
-            return std::nullopt;
-        }
-    }
-
- private:
-    const Calibration& calibration_of(const Cluster& cluster) {
-        const auto [found, fresh] = calibrations_.try_emplace(cluster.name);
-        if (fresh) found->second = calibration_for(cluster);
+    TimeBasis operator()(const Cluster& cluster) {
+        const auto [found, fresh] = bases_.try_emplace(cluster.name);
+        if (fresh) found->second.calibration = calibration_for(cluster);
         return found->second;
     }
 
-    Schedule schedule_;
-    Timeline timeline_;
-    std::map<std::string, Calibration> calibrations_;
+ private:
+    std::map<std::string, TimeBasis> bases_;
 };
 
 MeasurementFile read_input(const Arguments& arguments) {
@@ -114,6 +97,17 @@ MeasurementFile read_input(const Arguments& arguments) {
 
 Synopsis validate_synopsis() { return synopsis(); }
 
+Validation validate_published() {
+    std::vector<Measurement> measurements;
+    for (const std::string& set : builtin_measurement_sets()) {
+        for (Measurement& run : builtin_measurements(set)) measurements.push_back(std::move(run));
+    }
+    const auto timer = std::make_shared<Timer>();
+    return validate(measurements, [timer](const Transformer& model, const Cluster& cluster, const Recipe& recipe) {
+        return (*timer)(model, cluster, recipe);
+    });
+}
+
 ExitCode validate_command(const Words& words) {
     if (wants_help(words)) {
         write({}, help_text(synopsis()));
@@ -134,11 +128,7 @@ ExitCode validate_command(const Words& words) {
     if (input.measurements.empty()) {
         throw Error("no result is left to compare with", arguments.has("measurements") ? "--measurements" : "--method");
     }
-    const auto timer = std::make_shared<Timer>();
-    Validation validation =
-        validate(input.measurements, [timer](const Transformer& model, const Cluster& cluster, const Recipe& recipe) {
-            return (*timer)(model, cluster, recipe);
-        });
+    Validation validation = validate(input.measurements, Bases());
     validation.warnings = input.warnings;
     switch (output.format) {
         case Format::text:

@@ -30,17 +30,6 @@ void per_second(benchmark::State& state, const char* name) {
     state.counters[name] = benchmark::Counter(static_cast<double>(state.iterations()), benchmark::Counter::kIsRate);
 }
 
-/// What a search asks of every configuration: does it fit, and how long does a step take. FPDT in 64 chunks.
-void evaluate(benchmark::State& state, Method method, std::int64_t context) {
-    const Bench bench;
-    const Recipe recipe = bench.recipe(method, context);
-    Evaluator evaluator;
-    for (auto _ : state) {
-        benchmark::DoNotOptimize(evaluator.evaluate(bench.model, bench.cluster, recipe, *bench.basis.calibration));
-    }
-    per_second(state, "evaluations/s");
-}
-
 /// The memory half alone.
 void verdict(benchmark::State& state, Method method, std::int64_t context) {
     const Bench bench;
@@ -78,12 +67,6 @@ void max_context_of_all_methods(benchmark::State& state) {
 
 constexpr std::int64_t fpdt_64_chunks = 64 * std::int64_t{65536};
 
-BENCHMARK_CAPTURE(evaluate, native, Method::native, mebi)->Unit(benchmark::kMicrosecond);
-BENCHMARK_CAPTURE(evaluate, ring, Method::ring, mebi)->Unit(benchmark::kMicrosecond);
-BENCHMARK_CAPTURE(evaluate, ulysses, Method::ulysses, mebi)->Unit(benchmark::kMicrosecond);
-BENCHMARK_CAPTURE(evaluate, usp, Method::usp, mebi)->Unit(benchmark::kMicrosecond);
-BENCHMARK_CAPTURE(evaluate, upipe, Method::upipe, mebi)->Unit(benchmark::kMicrosecond);
-BENCHMARK_CAPTURE(evaluate, fpdt_64_chunks, Method::fpdt, fpdt_64_chunks)->Unit(benchmark::kMicrosecond);
 BENCHMARK_CAPTURE(verdict, ring, Method::ring, mebi)->Unit(benchmark::kMicrosecond);
 BENCHMARK_CAPTURE(verdict, upipe, Method::upipe, mebi)->Unit(benchmark::kMicrosecond);
 BENCHMARK_CAPTURE(verdict, fpdt_64_chunks, Method::fpdt, fpdt_64_chunks)->Unit(benchmark::kMicrosecond);
