@@ -209,6 +209,11 @@ void block_output(Step& step, BlockKept& kept, bool keep, TensorId output, Group
     if (!keep) step.release(kept.residual);
 }
 
+void block_forward(Step& step, BlockKept& kept, bool keep, TensorId output, Group output_group) {
+    block_forward(step, kept, keep);
+    block_output(step, kept, keep, output, output_group);
+}
+
 void block_backward(Step& step, BlockKept& kept, TensorId gradient) {
     const Workload& work = step.work;
     const bool holds_gradient = step.traits.megatron;  // a reentrant checkpoint, until the block is done

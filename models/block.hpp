@@ -34,6 +34,9 @@ void block_forward(Step& step, BlockKept& kept, bool keep);
 /// recomputation stops where a checkpoint's does, before it: pass no_tensor.
 void block_output(Step& step, BlockKept& kept, bool keep, TensorId output, Group output_group);
 
+/// Both: a whole forward.
+void block_forward(Step& step, BlockKept& kept, bool keep, TensorId output, Group output_group);
+
 /// Backward of a block: turns the gradient of its output, alive under the id `gradient`, into that of its input under
 /// the same id, and frees `kept`.
 void block_backward(Step& step, BlockKept& kept, TensorId gradient);

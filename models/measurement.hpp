@@ -27,7 +27,7 @@ enum class Figure {
     tokens_per_second_per_gpu,  ///< tokens of a context-parallel group counted once
     step_seconds,
     model_tflops,  ///< a GPU, causal attention halved, recomputation not counted
-    reported,  ///< a rate whose convention is the source's own (MFU, TFLOPS): listed, not compared
+    reported,      ///< a rate whose convention is the source's own (MFU, TFLOPS): listed, not compared
 };
 
 constexpr bool is_time(Figure figure) { return figure >= Figure::tokens_per_second && figure <= Figure::model_tflops; }

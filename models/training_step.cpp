@@ -86,6 +86,7 @@ class TrainingStep {
     void finish_backward();
     void optimizer();
 
+    void fetch_shard(Bytes gathered);
     void gather(const char* name, const char* flat_name, Bytes bytes, TensorId flat);
     void reduce_block();
     void offload_input();
@@ -143,8 +144,7 @@ void TrainingStep::write_routines() {
         TensorId output = no_tensor;
         if (checkpoints()) {
             if (traits_.megatron) output = to_.reserve();
-            block_forward(step_, kept, true);
-            block_output(step_, kept, true, output, Group::residual);
+            block_forward(step_, kept, true, output, Group::residual);
             to_.phase(Phase::backward);
         }
         block_backward(step_, kept, gradient_);
@@ -185,11 +185,22 @@ void TrainingStep::setup() {
     }
 }
 
+/// A shard that waits on the host crosses PCIe before every gather, in the format it is stored in: FSDP2 casts on the
+/// device (fsdp_param.py, all_gather_inputs), ZeRO-3 keeps a copy in the compute format.
+void TrainingStep::fetch_shard(Bytes gathered) {
+    if (!recipe().offload.parameters) return;
+    const std::int64_t width = fsdp() ? bytes_per_element(recipe().precision.parameters) : work_.element;
+    const std::int64_t elements = divide_round_up(gathered.value / work_.element, recipe().sharding.degree);
+    to_.copy("fetch parameter shard", Stream::all_gather,
+             {.to_host = false, .pinned = true, .fresh = false, .bytes = width * elements});
+}
+
 /// FSDP2: a flat all-gather output on its own stream, copied out into the weights. The caller frees `flat`.
 void TrainingStep::gather(const char* name, const char* flat_name, Bytes bytes, TensorId flat) {
     to_.use(Stream::all_gather);
     to_.allocate_again(flat, flat_name, Group::parameters, bytes);
     to_.use(Stream::compute);
+    fetch_shard(bytes);
     to_.collective(name, Stream::all_gather, CollectiveKind::all_gather, CommGroup::sharding, bytes, false);
 }
 
@@ -245,6 +256,7 @@ void TrainingStep::forward_block(const BlockRole& role) {
         step_.copy("copy out block", 2 * block_weights());
         to_.wait(Stream::all_gather, to_.record(Stream::compute));
     } else if (states_.gathers_blocks) {
+        fetch_shard(block_weights());
         to_.collective("gather block", Stream::all_gather, CollectiveKind::all_gather, CommGroup::sharding,
                        block_weights(), false);
         to_.wait(Stream::compute, to_.record(Stream::all_gather));
@@ -332,6 +344,7 @@ void TrainingStep::backward_block(const BlockRole& role) {
             gather("gather block ahead", "all-gather output of the next block", block_weights(), flat_);
         }
     } else if (states_.gathers_blocks) {
+        fetch_shard(block_weights());
         to_.collective("gather block", Stream::all_gather, CollectiveKind::all_gather, CommGroup::sharding,
                        block_weights(), false);
         to_.wait(Stream::compute, to_.record(Stream::all_gather));

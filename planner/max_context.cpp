@@ -64,15 +64,6 @@ class Search {
 
 /// The shipped FPDT scripts pass a flag beyond 4M tokens that the program does not know, so nothing longer runs as is.
 constexpr Tokens fpdt_script_ceiling{4 * mebi};
-constexpr std::string_view implementation_ceiling_reason =
-    "shipped code: megatron-deepspeed's FPDT scripts fail beyond 4,194,304 tokens (a flag that arguments.py does "
-    "not define); --implementation lean shows what memory allows";
-
-Tokens implementation_ceiling(const Recipe& recipe) {
-    const bool script = recipe.method == Method::fpdt && recipe.implementation == Implementation::megatron_deepspeed;
-    return script ? fpdt_script_ceiling : longest_context;
-}
-
 /// `which` length the plan is of.
 std::string limit(const Plan& next, const char* which) {
     if (!next.device.fits) {
@@ -84,6 +75,11 @@ std::string limit(const Plan& next, const char* which) {
 }
 
 }  // namespace
+
+Tokens implementation_ceiling(const Recipe& recipe) {
+    const bool script = recipe.method == Method::fpdt && recipe.implementation == Implementation::megatron_deepspeed;
+    return script ? fpdt_script_ceiling : longest_context;
+}
 
 MaxContext max_context(const Settings& settings, const Settings& published, const Transformer& model,
                        const Cluster& cluster, const TimeBasis& basis) {

@@ -8,6 +8,7 @@
 #include <map>
 
 #include "models/error.hpp"
+#include "planner/evaluate.hpp"
 #include "planner/max_context.hpp"
 #include "planner/validate_hints.hpp"
 
@@ -32,20 +33,30 @@ class Forecaster {
         forecast_ = {};
         try {
             const Recipe recipe = resolve(run.said, run.published, run.model, run.cluster);
-            const TimeBasis basis = basis_for_ ? basis_for_(run.cluster) : TimeBasis{};
-            forecast_.plan = make_plan(run.model, run.cluster, recipe, basis);
+            forecast_.plan = make_plan(run.model, run.cluster, recipe);
         } catch (const Error& error) {
             forecast_.refusal = error.what();
         }
+        if (basis_for_ && forecast_.refusal.empty()) add_time(run.cluster);
         return forecast_;
     }
 
  private:
+    /// Constants that cannot be right are no verdict on the run.
+    void add_time(const Cluster& cluster) {
+        try {
+            add_step(forecast_.plan, basis_for_(cluster), evaluator_);
+        } catch (const Error& error) {
+            forecast_.plan.warnings.emplace_back(error.what());
+        }
+    }
+
     static bool same_run(const Measurement& a, const Measurement& b) {
         return a.model.name == b.model.name && same_machine(a.cluster, b.cluster) && same_recipe(a, b);
     }
 
     const BasisFor& basis_for_;
+    Evaluator evaluator_;
     bool known_ = false;
     Measurement last_;
     Forecast forecast_;

@@ -63,7 +63,8 @@ std::string label_of(const Metric& metric) {
         {Figure::host_memory, "host"},
         {Figure::host_pageable, "pageable"},
         {Figure::max_context, "longest"},
-        {Figure::step_seconds, "step s"}, {Figure::model_tflops, "TFLOPS/GPU"},
+        {Figure::step_seconds, "step s"},
+        {Figure::model_tflops, "TFLOPS/GPU"},
         {Figure::tokens_per_second, "tokens/s"},
         {Figure::tokens_per_second_per_gpu, "tokens/s/GPU"},
     };

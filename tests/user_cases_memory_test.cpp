@@ -249,12 +249,12 @@ USER_CASE("C27", "a chunked loss costs by tokens of the chunk and by the table's
         std::int64_t sum = 0;
         for (const Segment& segment : schedule.segments) {
             if (std::string(segment.name) != "loss") continue;
-            for (const Event& event : schedule.events_of(segment)) {
+            for_each_event(schedule, segment, [&](const Event& event) {
                 const std::string name = event.name;
                 const bool counts =
                     event.kind == EventKind::allocate && (says(name, "logits") || says(name, "gradient of head"));
                 if (counts) sum += event.bytes;
-            }
+            });
         }
         return sum;
     };

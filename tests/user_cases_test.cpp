@@ -27,7 +27,7 @@ const NotYetMet not_yet_met[]{
      "tiled MLP of Hugging Face's code holds about two more hidden states than we know of"},
     {"C05",
      "5 GiB too low at every length (29 % at 8K, 5 % at 256K), so the longest context is 322K instead of 256K to "
-     "290K: a fixed part of DeepSpeed's step that we do not know; TFLOPS are not compared"},
+     "290K: a fixed part of DeepSpeed's step that we do not know"},
     {"C06",
      "35.5 GiB allocated at 64K where 50.5 are reported, and 128K is not refused: the difference is 15.0 GiB at "
      "every length, 16 bytes a parameter over four GPUs, as if nothing had been offloaded"},
@@ -60,11 +60,8 @@ const NotYetMet not_yet_met[]{
     {"C108",
      "17 hidden-size copies a block instead of 28: Hugging Face's eager norms keep fp32 copies (8 of the 28), its "
      "eager MLP five FFN-wide tensors"},
-    {"C109", "plan does not print tokens a second yet; validate compares both, per GPU and of the job"},
-    {"C111", "no command prints FLOPs and their conventions yet"},
-    {"C112", "no command prints FLOPs yet"},
-    {"C113", "no command prints FLOPs yet"},
-    {"C114", "no command prints FLOPs yet; windows are refused"},
+    {"C113", "latent attention and Flux are refused, so their FLOPs are not counted"},
+    {"C114", "windowed models are refused, so their FLOPs are not counted"},
     {"C117", "no command prints the bytes a GPU sends in a block"},
     {"C122", "no command compares two plans yet, so nothing is said to be saved"},
 };

@@ -30,9 +30,9 @@ std::int64_t sent(const Bed& bed, const std::vector<std::string>& assignments, C
     std::int64_t sum = 0;
     for (const Segment& segment : schedule.segments) {
         if (std::string(segment.name) != "middle blocks" || segment.phase != Phase::forward) continue;
-        for (const Event& event : schedule.events_of(segment)) {
+        for_each_event(schedule, segment, [&](const Event& event) {
             if (event.kind == EventKind::collective && event.collective.kind == kind) sum += event.collective.bytes;
-        }
+        });
     }
     return sum;
 }
@@ -97,14 +97,14 @@ USER_CASE("C108", "checkpoints of Llama-8B at 32K, and saved tensors by the mode
         for (const Segment& segment : schedule.segments) {
             if (std::string(segment.name) != "middle blocks" || segment.phase != Phase::forward) continue;
             std::vector<std::int64_t> bytes(schedule.tensors);
-            for (const Event& event : schedule.events_of(segment)) {
+            for_each_event(schedule, segment, [&](const Event& event) {
                 if (event.kind == EventKind::allocate && event.place == Place::device) {
                     bytes[event.id] = event.bytes;
                     net += event.bytes;
                 } else if (event.kind == EventKind::release) {
                     net -= bytes[event.id];
                 }
-            }
+            });
         }
         return static_cast<double>(net) / static_cast<double>(work.hidden.value);
     };

@@ -28,11 +28,11 @@ std::int64_t all_to_all_bytes(const Workload& work) {
     std::int64_t sum = 0;
     for (const Segment& segment : schedule.segments) {
         if (std::string(segment.name) != "middle blocks" || segment.phase != Phase::forward) continue;
-        for (const Event& event : schedule.events_of(segment)) {
+        for_each_event(schedule, segment, [&](const Event& event) {
             const bool exchange =
                 event.kind == EventKind::collective && event.collective.kind == CollectiveKind::all_to_all;
             if (exchange) sum += event.collective.bytes;
-        }
+        });
     }
     return sum;
 }

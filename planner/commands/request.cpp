@@ -160,10 +160,16 @@ FlagGroup recipe_flags(const std::vector<std::string>& skipped) {
     return group;
 }
 
+void resize(Cluster& cluster, const std::optional<std::string>& nodes, const std::optional<std::string>& gpus) {
+    if (nodes) use_nodes(cluster, *nodes);
+    if (gpus) use_gpus(cluster, *gpus, nodes.has_value());
+}
+
 Request read_request(const Arguments& arguments, const std::vector<std::string>& skipped) {
     Request request;
     const Settings flags = read_flags(arguments, skipped, request.origins);
-    const Settings assignments = read_assignments(arguments, flags, request.origins);
+    const Settings assignments =
+        contains(skipped, "set") ? Settings{} : read_assignments(arguments, flags, request.origins);
     request.said = layer(flags, assignments);
     if (const auto path = arguments.get("recipe")) {
         const RecipeFile read = from_flag("--recipe", *path, load_recipe_file);
@@ -176,8 +182,7 @@ Request read_request(const Arguments& arguments, const std::vector<std::string>&
     }
     request.model = from_flag("--model", arguments.get("model").value_or("llama3-8b"), load_model);
     request.cluster = from_flag("--cluster", arguments.get("cluster").value_or("h100-sxm-80gb"), load_cluster);
-    if (const auto nodes = arguments.get("nodes")) use_nodes(request.cluster, *nodes);
-    if (const auto gpus = arguments.get("gpus")) use_gpus(request.cluster, *gpus, arguments.has("nodes"));
+    resize(request.cluster, arguments.get("nodes"), arguments.get("gpus"));
     return request;
 }
 

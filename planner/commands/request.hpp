@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -29,6 +30,9 @@ FlagGroup recipe_flags(const std::vector<std::string>& skipped = {});
 
 /// Flags named in `skipped` are read by the sub-command itself.
 Request read_request(const Arguments& arguments, const std::vector<std::string>& skipped = {});
+
+/// As many nodes, or as many GPUs, as --nodes and --gpus say; what is not said stays.
+void resize(Cluster& cluster, const std::optional<std::string>& nodes, const std::optional<std::string>& gpus);
 
 /// The key was said by --set; `Request::origins` then begins with it.
 bool said_by_set(const Request& request, const std::string& key);

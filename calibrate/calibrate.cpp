@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "calibrate/calibrate.hpp"
+
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <csignal>
+
+#include "calibrate/host_facts.hpp"
+#include "calibrate/probe_file.hpp"
+#include "calibrate/session.hpp"
+
+namespace headroom {
+namespace {
+
+std::atomic<bool> interrupted{false};  // NOLINT: a signal handler can reach nothing else
+
+void interrupt(int) {
+    interrupted = true;
+    std::signal(SIGINT, SIG_DFL);  // a second one ends at once
+}
+
+void say(const std::string& line) { fmt::print(stderr, "{}\n", line); }
+
+ProbeWriter open_writer(const CalibrateOptions& options, const ProbeFile& before) {
+    if (!options.resume.empty()) return ProbeWriter::resume(options.resume, before.whole_bytes);
+    return options.output.empty() ? ProbeWriter::standard_output() : ProbeWriter::create(options.output);
+}
+
+Json provenance_of(Device& device, const std::vector<std::string>& words) {
+    Json provenance = device.provenance();
+    std::string command = "headroom calibrate";
+    for (const std::string& word : words) command += " " + word;
+    provenance["command"] = command;
+    provenance["started"] = utc_now();
+    return provenance;
+}
+
+ExitCode report(const SessionResult& result, const Plan& plan) {
+    say(fmt::format("{} probes ok, {} failed, {} waived", result.ok, result.failed, result.waived));
+    for (const Probe& probe : plan.too_big) say("not run, too large for this machine: " + probe.name);
+    if (!plan.cut.empty()) say(fmt::format("{} probes not run, beyond --budget", plan.cut.size()));
+    if (result.interrupted) {
+        say("interrupted: what is written stays, --resume goes on");
+        return ExitCode::interrupted;
+    }
+    if (result.device_lost) say("the GPU answers no more: what is written stays, --resume goes on in a new process");
+    return result.failed > 0 || result.device_lost ? ExitCode::failure : ExitCode::ok;
+}
+
+ExitCode run_probes(const CalibrateOptions& options, const std::vector<std::string>& words,
+                    const std::function<std::unique_ptr<Device>()>& open) {
+    const Plan without_gpu = plan_probes({}, options.selection);  // refuses a wrong selection before anything starts
+    if (options.list || options.dry_run) {
+        fmt::print("{}", options.list ? list_text(without_gpu) : dry_run_text(without_gpu));
+        return ExitCode::ok;
+    }
+    ProbeFile before;
+    if (!options.resume.empty()) before = read_probe_file(options.resume);
+    const std::unique_ptr<Device> device = open();
+    const Json provenance = provenance_of(*device, words);
+    if (!options.resume.empty()) require_same_machine(before.provenance, provenance, options.resume);
+    Plan plan = plan_probes(device->machine(), options.selection);
+    const std::vector<std::string> finished = finished_probes(before);
+    std::erase_if(plan.probes, [&](const Probe& probe) {
+        return std::find(finished.begin(), finished.end(), probe.name) != finished.end();
+    });
+    ProbeWriter writer = open_writer(options, before);
+    writer.write(provenance);
+    std::signal(SIGINT, interrupt);
+    std::signal(SIGTERM, interrupt);
+    return report(run_session(*device, plan.probes, writer, {monotonic_seconds, utc_now, say, &interrupted}), plan);
+}
+
+}  // namespace
+
+ExitCode run_calibrate(const CalibrateOptions& options, const std::vector<std::string>& words,
+                       const std::function<std::unique_ptr<Device>()>& open) {
+    switch (options.action) {
+        case CalibrateAction::help:
+            fmt::print("{}", calibrate_help());
+            return ExitCode::ok;
+        case CalibrateAction::version:
+            fmt::print("headroom-calibrate, probe method {}\n", probe_method_version);
+            return ExitCode::ok;
+        case CalibrateAction::probes:
+            return run_probes(options, words, open);
+        case CalibrateAction::fit:
+            throw Error("the fit needs no GPU", "headroom-calibrate", "headroom calibrate fit does it");
+        case CalibrateAction::run:
+        case CalibrateAction::check:
+            break;
+    }
+    throw Error("this action is not built in", "headroom calibrate");
+}
+
+}  // namespace headroom

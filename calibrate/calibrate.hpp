@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// What `headroom calibrate` does, apart from the GPU itself: the same code stands behind headroom-calibrate, which has
+// one, and behind headroom, which has none.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "calibrate/device.hpp"
+#include "calibrate/options.hpp"
+
+namespace headroom {
+
+/// Runs the options; `open` is asked for a device only when one is needed.
+ExitCode run_calibrate(const CalibrateOptions& options, const std::vector<std::string>& words,
+                       const std::function<std::unique_ptr<Device>()>& open);
+
+}  // namespace headroom

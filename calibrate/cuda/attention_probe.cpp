@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "calibrate/cuda/attention_probe.hpp"
+
+#include <bit>
+#include <cmath>
+
+#include "calibrate/attention_limits.hpp"
+#include "calibrate/cuda/attention.hpp"
+#include "calibrate/cuda/errors.hpp"
+#include "calibrate/cuda/samples.hpp"
+#include "calibrate/cuda/stream_measurement.hpp"
+
+namespace headroom {
+namespace {
+
+/// One head of a [tokens, heads, head_dim] tensor on the host.
+struct Head {
+    std::vector<float> values;
+    std::int64_t head_dim;
+    const float* row(std::int64_t token) const { return &values[static_cast<std::size_t>(token * head_dim)]; }
+};
+
+Head download_head(const bf16* data, std::int64_t tokens, std::int64_t heads, std::int64_t head,
+                   std::int64_t head_dim) {
+    std::vector<std::uint16_t> raw(static_cast<std::size_t>(tokens * head_dim));
+    const auto width = static_cast<std::size_t>(head_dim) * 2;
+    check_cuda(cudaMemcpy2D(raw.data(), width, data + head * head_dim, static_cast<std::size_t>(heads) * width, width,
+                            static_cast<std::size_t>(tokens), cudaMemcpyDeviceToHost),
+               "cudaMemcpy2D");
+    Head result{std::vector<float>(raw.size()), head_dim};
+    for (std::size_t i = 0; i < raw.size(); ++i) {
+        result.values[i] = std::bit_cast<float>(static_cast<std::uint32_t>(raw[i]) << 16);
+    }
+    return result;
+}
+
+double dot(const float* a, const float* b, std::int64_t count) {
+    double sum = 0;
+    for (std::int64_t i = 0; i < count; ++i) sum += static_cast<double>(a[i]) * static_cast<double>(b[i]);
+    return sum;
+}
+
+void add_scaled(std::vector<double>& sum, double factor, const float* row) {
+    for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += factor * static_cast<double>(row[i]);
+}
+
+class CudnnWork : public AttentionWork {
+ public:
+    CudnnWork(cudaStream_t stream, const Attention& shape) : a_(shape), stream_(stream), handle_(stream) {
+        const std::int64_t query = a_.query_len * a_.heads * a_.head_dim, key = a_.key_len * a_.kv_heads * a_.head_dim;
+        std::uint64_t seed = 0;
+        const auto make = [&](std::int64_t elements) {
+            DeviceBuffer buffer(2 * elements);
+            fill_normal(stream_, buffer.as<bf16>(), elements, ++seed);
+            return buffer;
+        };
+        query_ = make(query);
+        key_ = make(key);
+        value_ = make(key);
+        out_ = make(query);
+        exponent_ = DeviceBuffer(4 * a_.heads * a_.query_len);
+        Attention forward = a_;
+        forward.backward = false;
+        add_plans(forward, forward_);
+        for (const auto& part : forward_) part->execute();
+        if (a_.backward) {
+            out_gradient_ = make(query);
+            query_gradient_ = make(query);
+            key_gradient_ = make(key);
+            value_gradient_ = make(key);
+            add_plans(a_, backward_);
+        }
+        synchronize();
+    }
+
+    void execute() override {
+        for (const auto& part : a_.backward ? backward_ : forward_) part->execute();
+    }
+
+    Check verify() override {
+        execute();
+        synchronize();
+        const std::int32_t head = a_.heads - 1, kv = a_.kv_heads - 1;  // the end of every tensor
+        const Head keys = download_head(key_.as<bf16>(), a_.key_len, a_.kv_heads, kv, a_.head_dim);
+        const Head values = download_head(value_.as<bf16>(), a_.key_len, a_.kv_heads, kv, a_.head_dim);
+        double worst = 0;
+        const auto keep = [&](double error) { worst = error <= worst ? worst : error; };  // keeps what is no number
+        ErrorSum outs, exponents, query_gradients;
+        for (const std::int64_t row : {std::int64_t{5}, a_.query_len / 2 + 3, a_.query_len - 1}) {
+            check_query(head, row, keys, values, outs, exponents, query_gradients);
+        }
+        keep(outs.relative());
+        keep(exponents.relative());
+        if (a_.backward) {
+            keep(query_gradients.relative());
+            ErrorSum key_gradients, value_gradients;
+            check_keys(kv, keys, values, key_gradients, value_gradients);
+            keep(key_gradients.relative());
+            keep(value_gradients.relative());
+        }
+        return {worst, 1e-2, true};
+    }
+
+    Json notes() override {
+        const auto& plans = a_.backward ? backward_ : forward_;
+        return {{"calls", plans.size()},
+                {"shared_memory_bytes", plans.front()->shared_memory()},
+                {"workspace_bytes", plans.front()->workspace_bytes()}};
+    }
+
+ private:
+    void synchronize() const { check_cuda(cudaStreamSynchronize(stream_), "cudaStreamSynchronize"); }
+
+    void add_plans(const Attention& shape, std::vector<std::unique_ptr<AttentionPlan>>& plans) {
+        const AttentionStrides strides{std::int64_t{a_.heads} * a_.head_dim, std::int64_t{a_.kv_heads} * a_.head_dim};
+        for (const HeadSlice& slice : head_slices(shape)) {
+            Attention part = shape;
+            part.heads = slice.heads;
+            part.kv_heads = slice.kv_heads;
+            auto plan = std::make_unique<AttentionPlan>(handle_.get(), part, strides);
+            if (shape.head_dim == 128 && plan->shared_memory() < hopper_shared_memory) {
+                throw Error("cuDNN chose an engine that is not the Hopper one", "", "install the cuDNN of the record",
+                            ExitCode::failure);
+            }
+            reserve(workspace_, plan->workspace_bytes());
+            if (shape.backward) {
+                reserve(accumulator_, 4 * a_.query_len * std::int64_t{part.heads} * a_.head_dim);
+                reserve(delta_, 4 * a_.query_len * std::int64_t{part.heads});
+            }
+            plan->bind(tensors(slice), workspace_.as());
+            plans.push_back(std::move(plan));
+        }
+    }
+
+    /// Only grows before the first plan is bound: all slices but the last are equal, and the last is no larger.
+    static void reserve(DeviceBuffer& buffer, std::int64_t bytes) {
+        if (buffer.bytes() < bytes) buffer = DeviceBuffer(bytes);
+    }
+
+    AttentionTensors tensors(const HeadSlice& slice) const {
+        const std::int64_t query = slice.first * std::int64_t{a_.head_dim},
+                           key = slice.first_kv * std::int64_t{a_.head_dim};
+        const auto at = [](const DeviceBuffer& buffer, std::int64_t offset) {
+            return buffer.bytes() == 0 ? nullptr : buffer.as<bf16>() + offset;
+        };
+        return {at(query_, query),
+                at(key_, key),
+                at(value_, key),
+                at(out_, query),
+                exponent_.as<float>() + slice.first * a_.query_len,
+                at(out_gradient_, query),
+                at(query_gradient_, query),
+                at(key_gradient_, key),
+                at(value_gradient_, key),
+                accumulator_.as<float>(),
+                delta_.as<float>()};
+    }
+
+    double scale() const { return 1 / std::sqrt(static_cast<double>(a_.head_dim)); }
+    std::vector<double> row_of(const DeviceBuffer& tensor, std::int64_t heads, std::int64_t head,
+                               std::int64_t row) const {
+        return download(tensor.as<bf16>() + (row * heads + head) * a_.head_dim, a_.head_dim);
+    }
+
+    void check_query(std::int32_t head, std::int64_t row, const Head& keys, const Head& values, ErrorSum& outs,
+                     ErrorSum& exponents, ErrorSum& query_gradients) const {
+        const auto as_floats = [](const std::vector<double>& v) { return std::vector<float>(v.begin(), v.end()); };
+        const std::vector<float> query = as_floats(row_of(query_, a_.heads, head, row));
+        const std::int64_t seen = a_.causal ? std::min(row + 1, a_.key_len) : a_.key_len;
+        std::vector<double> scores(static_cast<std::size_t>(seen));
+        double top = -1e300, mass = 0;
+        for (std::int64_t j = 0; j < seen; ++j) {
+            scores[static_cast<std::size_t>(j)] = scale() * dot(query.data(), keys.row(j), a_.head_dim);
+            top = std::max(top, scores[static_cast<std::size_t>(j)]);
+        }
+        for (const double score : scores) mass += std::exp(score - top);
+        const double exponent = top + std::log(mass);
+        std::vector<double> expected(static_cast<std::size_t>(a_.head_dim));
+        for (std::int64_t j = 0; j < seen; ++j) {
+            add_scaled(expected, std::exp(scores[static_cast<std::size_t>(j)] - exponent), values.row(j));
+        }
+        const std::vector<double> out = row_of(out_, a_.heads, head, row);
+        outs.add(out, expected);
+        exponents.add(download(exponent_.as<float>() + head * a_.query_len + row, 1), {exponent});
+        if (!a_.backward) return;
+        const std::vector<float> upstream = as_floats(row_of(out_gradient_, a_.heads, head, row));
+        double delta = 0;
+        for (std::size_t i = 0; i < out.size(); ++i) delta += out[i] * static_cast<double>(upstream[i]);
+        std::vector<double> gradient(static_cast<std::size_t>(a_.head_dim));
+        for (std::int64_t j = 0; j < seen; ++j) {
+            const double probability = std::exp(scores[static_cast<std::size_t>(j)] - exponent);
+            const double slope = probability * (dot(upstream.data(), values.row(j), a_.head_dim) - delta) * scale();
+            add_scaled(gradient, slope, keys.row(j));
+        }
+        query_gradients.add(row_of(query_gradient_, a_.heads, head, row), gradient);
+    }
+
+    /// dK and dV of an early and a late key, over all queries and heads that see it.
+    void check_keys(std::int32_t kv, const Head& keys, const Head& values, ErrorSum& key_gradients,
+                    ErrorSum& value_gradients) const {
+        const std::int64_t rows[]{3, a_.key_len - 5};
+        std::vector<std::vector<double>> key_sum(2, std::vector<double>(static_cast<std::size_t>(a_.head_dim)));
+        std::vector<std::vector<double>> value_sum = key_sum;
+        const std::int32_t group = a_.heads / a_.kv_heads;
+        for (std::int32_t head = kv * group; head < (kv + 1) * group; ++head) {
+            const Head queries = download_head(query_.as<bf16>(), a_.query_len, a_.heads, head, a_.head_dim);
+            const Head upstreams = download_head(out_gradient_.as<bf16>(), a_.query_len, a_.heads, head, a_.head_dim);
+            const Head outs = download_head(out_.as<bf16>(), a_.query_len, a_.heads, head, a_.head_dim);
+            const std::vector<double> exponent = download(exponent_.as<float>() + head * a_.query_len, a_.query_len);
+            for (std::size_t which = 0; which < 2; ++which) {
+                const std::int64_t j = rows[which];
+                for (std::int64_t i = a_.causal ? j : 0; i < a_.query_len; ++i) {
+                    const double score = scale() * dot(queries.row(i), keys.row(j), a_.head_dim);
+                    const double probability = std::exp(score - exponent[static_cast<std::size_t>(i)]);
+                    const double delta = dot(outs.row(i), upstreams.row(i), a_.head_dim);
+                    const double slope =
+                        probability * (dot(upstreams.row(i), values.row(j), a_.head_dim) - delta) * scale();
+                    add_scaled(value_sum[which], probability, upstreams.row(i));
+                    add_scaled(key_sum[which], slope, queries.row(i));
+                }
+            }
+        }
+        for (std::size_t which = 0; which < 2; ++which) {
+            key_gradients.add(row_of(key_gradient_, a_.kv_heads, kv, rows[which]), key_sum[which]);
+            value_gradients.add(row_of(value_gradient_, a_.kv_heads, kv, rows[which]), value_sum[which]);
+        }
+    }
+
+    Attention a_;
+    cudaStream_t stream_;
+    CudnnHandle handle_;
+    DeviceBuffer query_, key_, value_, out_, exponent_, out_gradient_, query_gradient_, key_gradient_, value_gradient_,
+        accumulator_, delta_, workspace_;
+    std::vector<std::unique_ptr<AttentionPlan>> forward_, backward_;
+};
+
+class AttentionMeasurement : public StreamMeasurement {
+ public:
+    explicit AttentionMeasurement(const Attention& shape)
+        : StreamMeasurement(shape.backward ? 8 : 2), work_(make_attention_work(stream(), shape)) {}
+    Check verify() override { return work_->verify(); }
+    Json notes() override { return work_->notes(); }
+
+ protected:
+    void enqueue(cudaStream_t) override { work_->execute(); }
+
+ private:
+    std::unique_ptr<AttentionWork> work_;
+};
+
+}  // namespace
+
+std::unique_ptr<AttentionWork> make_attention_work(cudaStream_t stream, const Attention& shape) {
+    return std::make_unique<CudnnWork>(stream, shape);
+}
+
+std::unique_ptr<Measurement> prepare_attention(const AttentionProbe& probe) {
+    return std::make_unique<AttentionMeasurement>(probe.shape);
+}
+
+std::string cudnn_loaded_version() { return cudnn_version_text(static_cast<std::int64_t>(cudnnGetVersion())); }
+
+}  // namespace headroom

@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "calibrate/cuda/host_probes.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <optional>
+#include <random>
+
+#include "calibrate/cuda/errors.hpp"
+#include "calibrate/cuda/memory.hpp"
+#include "calibrate/cuda/timer.hpp"
+#include "calibrate/team.hpp"
+
+namespace headroom {
+namespace {
+
+double seconds_since(std::chrono::steady_clock::time_point begin) {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+std::function<void(int)> on_gpu(int gpu) {
+    return [gpu](int) { check_cuda(cudaSetDevice(gpu), "cudaSetDevice"); };
+}
+
+/// One thread's end of a copy.
+struct Lane {
+    explicit Lane(std::int64_t bytes) : device(bytes) {}
+    StreamOwner stream;
+    DeviceBuffer device;
+    std::optional<PinnedBuffer> pinned;
+    MappedPages pages;
+    void* host = nullptr;
+};
+
+class HostCopy : public Measurement {
+ public:
+    HostCopy(int gpu, const HostCopyProbe& probe) : probe_(probe), team_(probe.threads, on_gpu(gpu)) {
+        lanes_.reserve(static_cast<std::size_t>(probe.threads));
+        for (int i = 0; i < probe.threads; ++i) lanes_.emplace_back(probe.bytes);
+        // Each thread touches its own memory: on a NUMA machine it then lies beside that thread.
+        team_.run([&](int i) {
+            Lane& lane = lane_of(i);
+            if (probe_.memory == HostMemory::pinned) {
+                lane.pinned.emplace(probe_.bytes);
+                lane.host = lane.pinned->as();
+            } else {
+                lane.pages = MappedPages(probe_.bytes);
+                lane.host = lane.pages.get();
+            }
+            std::memset(lane.host, i + 1, bytes());
+            check_cuda(cudaMemcpy(lane.device.as(), lane.host, bytes(), cudaMemcpyHostToDevice), "cudaMemcpy");
+        });
+        // Short copies are repeated within one timing; into fresh memory each needs its own mapping.
+        if (probe.memory == HostMemory::pinned || probe.memory == HostMemory::existing) {
+            runs_ = static_cast<int>(std::max<std::int64_t>(1, 256 * mebi / probe.bytes));
+        }
+    }
+
+    double run() override {
+        switch (probe_.memory) {
+            case HostMemory::pinned:
+                if (team_.size() == 1) {
+                    return timer_.time(lane_of(0).stream.get(), runs_, [&](cudaStream_t) { enqueue(lane_of(0)); });
+                }
+                break;
+            case HostMemory::fresh:
+                return run_fresh();
+            case HostMemory::written:
+                team_.run([&](int i) { std::memset(lane_of(i).host, ++fill_ & 0x7f, bytes()); });
+                break;
+            case HostMemory::existing:
+                break;
+        }
+        return team_.run([&](int i) {
+            for (int k = 0; k < runs_; ++k) enqueue(lane_of(i));
+            lane_of(i).stream.synchronize();
+        }) / runs_;
+    }
+
+    Check verify() override {
+        // The timed direction carries random bytes from one side to the other, there and back.
+        double wrong = 0;
+        std::mt19937_64 random(7);
+        const std::size_t size = bytes();
+        std::vector<unsigned char> sent(size), received(size);
+        for (std::size_t i = 0; i + 8 <= size; i += 8) {
+            const std::uint64_t word = random();
+            std::memcpy(&sent[i], &word, 8);
+        }
+        Lane& lane = lane_of(0);
+        if (probe_.to_host) {
+            check_cuda(cudaMemcpy(lane.device.as(), sent.data(), size, cudaMemcpyHostToDevice), "cudaMemcpy");
+        } else {
+            std::memcpy(lane.host, sent.data(), size);
+        }
+        enqueue(lane);
+        lane.stream.synchronize();
+        if (probe_.to_host) {
+            std::memcpy(received.data(), lane.host, size);
+        } else {
+            check_cuda(cudaMemcpy(received.data(), lane.device.as(), size, cudaMemcpyDeviceToHost), "cudaMemcpy");
+        }
+        for (std::size_t i = 0; i < size; ++i) wrong += sent[i] == received[i] ? 0.0 : 1.0;
+        return {wrong / static_cast<double>(size), 0, true};
+    }
+
+    Json notes() override {
+        if (unmap_.empty()) return Json::object();
+        return {{"unmap_seconds", summarise(unmap_).median}};
+    }
+
+ private:
+    std::size_t bytes() const { return static_cast<std::size_t>(probe_.bytes); }
+    Lane& lane_of(int i) { return lanes_[static_cast<std::size_t>(i)]; }
+
+    void enqueue(Lane& lane) const {
+        check_cuda(
+            probe_.to_host
+                ? cudaMemcpyAsync(lane.host, lane.device.as(), bytes(), cudaMemcpyDeviceToHost, lane.stream.get())
+                : cudaMemcpyAsync(lane.device.as(), lane.host, bytes(), cudaMemcpyHostToDevice, lane.stream.get()),
+            "cudaMemcpyAsync");
+    }
+
+    double run_fresh() {
+        team_.run([&](int i) { lane_of(i).pages = MappedPages(); });
+        const double seconds = team_.run([&](int i) {
+            Lane& lane = lane_of(i);
+            lane.pages = MappedPages(probe_.bytes);
+            lane.host = lane.pages.get();
+            enqueue(lane);
+            lane.stream.synchronize();
+        });
+        unmap_.push_back(team_.run([&](int i) { lane_of(i).pages = MappedPages(); }));
+        return seconds;
+    }
+
+    HostCopyProbe probe_;
+    std::vector<Lane> lanes_;
+    Team team_;
+    BatchTimer timer_;
+    std::atomic<int> fill_{0};
+    int runs_ = 1;
+    std::vector<double> unmap_;  ///< seconds to give the pages back
+};
+
+class ZeroFill : public Measurement {
+ public:
+    ZeroFill(int gpu, const ZeroFillProbe& probe) : probe_(probe), team_(probe.threads, on_gpu(gpu)) {
+        for (int i = 0; i < probe.threads; ++i) buffers_.emplace_back(probe.bytes);
+        team_.run([&](int i) { fill(i, 1); });
+    }
+    double run() override {
+        return team_.run([&](int i) { fill(i, 0); });
+    }
+    Check verify() override {
+        run();
+        double wrong = 0;
+        for (const PinnedBuffer& buffer : buffers_) {
+            const auto* data = buffer.as<unsigned char>();
+            for (std::int64_t i = 0; i < probe_.bytes; i += 4096) wrong += data[i] == 0 ? 0.0 : 1.0;
+        }
+        return {wrong, 0, true};
+    }
+
+ private:
+    void fill(int i, int value) {
+        std::memset(buffers_[static_cast<std::size_t>(i)].as(), value, static_cast<std::size_t>(probe_.bytes));
+    }
+    ZeroFillProbe probe_;
+    std::vector<PinnedBuffer> buffers_;
+    Team team_;
+};
+
+class HostGapMeasurement : public Measurement {
+ public:
+    explicit HostGapMeasurement(const HostGapProbe& probe) : probe_(probe), stamps_(2 * sizeof(Stamp)) {}
+
+    double run() override {
+        switch (probe_.gap) {
+            case HostGap::launch:
+                return launch();
+            case HostGap::small_kernel:
+                return timer_.time(stream_.get(), batch, [](cudaStream_t stream) { launch_empty(stream, 264); });
+            case HostGap::after_wait:
+                return after_wait();
+            case HostGap::pin:
+                return pin();
+            case HostGap::unmap:
+                return unmap();
+        }
+        return 0;
+    }
+
+ private:
+    static constexpr int batch = 500;  // the launch queue holds about 1000
+
+    double launch() {
+        hold_.close(stream_.get());
+        const auto begin = std::chrono::steady_clock::now();
+        for (int i = 0; i < batch; ++i) launch_empty(stream_.get(), 1);
+        const double seconds = seconds_since(begin);
+        hold_.open();
+        stream_.synchronize();
+        return seconds / batch;
+    }
+
+    /// The first kernel is long enough for the host to be waiting when it ends.
+    double after_wait() {
+        auto* stamps = stamps_.as<Stamp>();
+        launch_stamp(stream_.get(), stamps, 300'000);
+        stream_.synchronize();
+        launch_stamp(stream_.get(), stamps + 1, 0);
+        stream_.synchronize();
+        Stamp host[2];
+        check_cuda(cudaMemcpy(host, stamps, sizeof host, cudaMemcpyDeviceToHost), "cudaMemcpy");
+        return static_cast<double>(host[1].begin - host[0].end) * 1e-9;
+    }
+
+    double pin() const {
+        const auto begin = std::chrono::steady_clock::now();
+        const PinnedBuffer buffer(probe_.bytes);
+        return seconds_since(begin);
+    }
+
+    double unmap() const {
+        MappedPages pages(probe_.bytes);
+        std::memset(pages.get(), 1, static_cast<std::size_t>(probe_.bytes));
+        const auto begin = std::chrono::steady_clock::now();
+        pages = MappedPages();
+        return seconds_since(begin);
+    }
+
+    HostGapProbe probe_;
+    StreamOwner stream_;
+    DeviceBuffer stamps_;
+    StreamHold hold_;
+    BatchTimer timer_;
+};
+
+}  // namespace
+
+std::unique_ptr<Measurement> prepare_host_copy(int gpu, const HostCopyProbe& probe) {
+    return std::make_unique<HostCopy>(gpu, probe);
+}
+std::unique_ptr<Measurement> prepare_zero_fill(int gpu, const ZeroFillProbe& probe) {
+    return std::make_unique<ZeroFill>(gpu, probe);
+}
+std::unique_ptr<Measurement> prepare_host_gap(const HostGapProbe& probe) {
+    return std::make_unique<HostGapMeasurement>(probe);
+}
+
+}  // namespace headroom

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+// A fit as the text of a calibration file.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "calibrate/fit.hpp"
+
+namespace headroom {
+namespace {
+
+struct Unit {
+    const char* key;
+    double factor;
+};
+constexpr Unit tflops{"tflops", 1e12}, gb_per_s{"gb_per_s", 1e9}, microseconds{"us", 1e-6}, ratio{"ratio", 1};
+
+std::string text_of(const Constant& constant, const Unit& unit) {
+    return fmt::format("{{{}: {:.4g}, low: {:.4g}, high: {:.4g}, source: {}, reference: \"{}\"}}", unit.key,
+                       constant.value / unit.factor, constant.low / unit.factor, constant.high / unit.factor,
+                       to_string(constant.source), constant.reference);
+}
+
+std::string curve_text(bool causal, const CurveFit& fit) {
+    const Residuals& r = fit.residuals;
+    const AttentionCurve& curve = fit.curve;
+    std::string text = fmt::format("      # {} probes: off by {:.1f} % (median), {:.1f} % (worst), {:.1f} % left out\n",
+                                   r.points, 100 * r.median, 100 * r.worst, 100 * r.leave_one_out);
+    for (const std::string& outlier : r.outliers) text += fmt::format("      # not fitted: {}\n", outlier);
+    text += fmt::format("      {}:\n        rate: {}\n", causal ? "causal" : "full", text_of(curve.asymptote, tflops));
+    text += fmt::format("        half_length: {:.4g}\n        exponent: {:.3g}\n", curve.half_length, curve.exponent);
+    if (curve.fall != 0) text += fmt::format("        fall: {:.2f}\n", curve.fall);
+    if (curve.tail != 0) text += fmt::format("        tail: {:.2f}\n", curve.tail);
+    return text + fmt::format("        lengths: [{}, {}]\n", curve.shortest, curve.longest);
+}
+
+std::string attention_text(const FitResult& fit, const Calibration& base) {
+    const AttentionKernelConstants& before = base.attention[static_cast<std::size_t>(AttentionKernel::cudnn)];
+    std::string text = "\nattention:\n  cudnn:\n";
+    text += fmt::format("    ring_overlap: {}\n    ring_overlap_source: {}\n",
+                        before.ring_overlap == Overlap::hidden ? "hidden" : "serialised",
+                        to_string(before.ring_overlap_source));
+    const double at_64 = fit.head_dim_64 > 0 ? fit.head_dim_64 : before.head_dim_64;
+    const double at_256 = fit.head_dim_256 > 0 ? fit.head_dim_256 : before.head_dim_256;
+    text += fmt::format("    head_dim_64: {:.3f}\n    head_dim_256: {:.3f}\n", at_64, at_256);
+    text += "    forward:\n";
+    for (const auto& [causal, curve] : fit.forward) text += curve_text(causal, curve);
+    text += "    backward:\n";
+    for (const auto& [causal, curve] : fit.backward) text += curve_text(causal, curve);
+    return text;
+}
+
+std::string gemm_text(const FitResult& fit, const Calibration& base) {
+    std::string text = fmt::format("\ngemm:\n  streaming_multiprocessors: {}\n  tile: [{}, {}]\n  table:\n",
+                                   fit.streaming_multiprocessors, base.gemm.tile_rows, base.gemm.tile_columns);
+    for (const auto& [point, probes] : fit.gemm) {
+        text += fmt::format("    - {{m: {}, n: {}, k: {}, rate: {}}}\n", point.m, point.n, point.k,
+                            text_of(point.rate, tflops));
+    }
+    return text;
+}
+
+std::string memory_text(const FitResult& fit) {
+    std::string text = fmt::format("\nmemory:\n  copy_rate: {}\n", text_of(fit.copy_rate, gb_per_s));
+    if (!fit.shares.empty()) text += "  share:\n";
+    for (const auto& [kernel, share] : fit.shares) {
+        text +=
+            fmt::format("    {}: {}\n", memory_kernel_names[static_cast<std::size_t>(kernel)], text_of(share, ratio));
+    }
+    if (fit.kernel_start.value > 0)
+        text += fmt::format("  kernel_start: {}\n", text_of(fit.kernel_start, microseconds));
+    return text;
+}
+
+std::string host_text(const FitResult& fit) {
+    std::string text = "\nhost:\n";
+    for (const HostFit& one : fit.host) {
+        const bool time = std::string_view(one.key) == "launch" || std::string_view(one.key) == "after_wait";
+        text += fmt::format("  {}: {}\n", one.key, text_of(one.constant, time ? microseconds : gb_per_s));
+    }
+    return text;
+}
+
+}  // namespace
+
+std::string calibration_text(const FitResult& fit, const Calibration& base, const std::string& machine) {
+    const Datasheet& sheet = base.datasheet;
+    std::string text = fmt::format(
+        "# SPDX-License-Identifier: Apache-2.0\n# Written by headroom calibrate fit: {}, {}.\n# Sustained rates: each "
+        "probe ran until its GPU was warm, under whatever power cap it has.\n",
+        fit.machine, fit.software);
+    for (const std::string& one : fit.left_out) text += fmt::format("# left out: {}\n", one);
+    text += fmt::format(
+        "schema: 1\nbase: {}\ndescription: \"{}, probed; the rest from {}\"\nkind: measured\nmachines: [{}]\n",
+        base.name, fit.machine, base.name, machine);
+    text += fmt::format("datasheet:\n  peak_bf16: {:.6g}TFLOPS\n  memory_bandwidth: {:.6g}TB/s\n",
+                        sheet.peak_bf16 / 1e12, sheet.memory_bandwidth / 1e12);
+    text += fmt::format("  nvlink_bandwidth: {:.6g}GB/s\n  pcie_bandwidth: {:.6g}GB/s\n  nic_bandwidth: {:.6g}GB/s\n",
+                        sheet.nvlink / 1e9, sheet.pcie / 1e9, sheet.nic / 1e9);
+    if (!fit.forward.empty() && !fit.backward.empty()) text += attention_text(fit, base);
+    if (!fit.gemm.empty()) text += gemm_text(fit, base);
+    if (fit.copy_rate.value > 0) text += memory_text(fit);
+    if (!fit.host.empty()) text += host_text(fit);
+    return text;
+}
+
+}  // namespace headroom

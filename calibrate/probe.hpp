@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+// A probe: one measurement, described so that it can be planned without a GPU and repeated on any machine.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "calibrate/statistics.hpp"
+#include "models/schedule.hpp"
+#include "models/units.hpp"
+
+namespace headroom {
+
+using Json = nlohmann::ordered_json;
+
+/// Raised with every change that makes old and new figures incomparable. Files of another version are refused.
+inline constexpr int probe_method_version = 1;
+inline constexpr int probe_file_schema = 1;
+
+/// What the host side of a copy is.
+enum class HostMemory : std::uint8_t {
+    pinned,
+    existing,  ///< pageable, touched before
+    fresh,     ///< pageable, mapped for this copy: its pages fault while the copy writes them
+    written,   ///< pageable, filled just before the copy reads it
+};
+std::string_view to_string(HostMemory memory);
+
+/// `threads` host threads copy at once over one GPU, each on a stream of its own.
+struct HostCopyProbe {
+    bool to_host;
+    HostMemory memory;
+    std::int64_t bytes;  ///< of one thread
+    int threads;
+};
+
+/// Threads set pinned memory to zero, each its own.
+struct ZeroFillProbe {
+    std::int64_t bytes;
+    int threads;
+};
+
+enum class HostGap : std::uint8_t {
+    launch,        ///< host time of one kernel launch, stream held
+    after_wait,    ///< end of a kernel, host synchronise, start of the next kernel
+    pin,           ///< host time to allocate pinned memory of a new size, per byte
+    unmap,         ///< host time to give pageable memory back, per byte
+    small_kernel,  ///< start to start of small kernels in a full queue
+};
+std::string_view to_string(HostGap gap);
+struct HostGapProbe {
+    HostGap gap;
+    std::int64_t bytes;  ///< pin and unmap
+};
+
+/// The hand-written kernels and the eager steps whose rates the simulator's shares of the copy rate stand for.
+enum class DeviceKernel : std::uint8_t {
+    copy,            ///< device to device by the driver
+    eager_add,       ///< a + b, bf16
+    cast_up,         ///< bf16 to fp32
+    cast_down,       ///< fp32 to bf16
+    complex_rotary,  ///< the eager chain: to fp32, complex multiply, to bf16, each a kernel
+    mixed_add,       ///< bf16 += fp32 in place
+    mixed_add_wide,  ///< fp32 += bf16 in place
+    transpose,       ///< rows of head_dim elements between [tokens, heads] and [heads, tokens]
+    head_pack,       ///< for all-to-all: [tokens, ranks, heads] to [ranks, tokens, heads]
+    head_unpack,
+    rotary,  ///< fused
+    norm_forward,
+    norm_backward,
+    swiglu_forward,
+    swiglu_backward,
+    merge,          ///< of two partial attention outputs by log-sum-exp
+    cross_entropy,  ///< one chunk: loss and gradient of the logits in place
+};
+inline constexpr std::size_t device_kernel_count = 17;
+std::string_view to_string(DeviceKernel kernel);
+struct DeviceKernelProbe {
+    DeviceKernel kernel;
+    std::int64_t rows, columns;  ///< tokens, and elements of a token
+};
+
+struct GemmProbe {
+    std::int64_t m, n, k;
+};
+
+struct AttentionProbe {
+    Attention shape;
+};
+
+/// A collective among `ranks` GPUs of this machine; bytes as in Collective.
+struct CollectiveProbe {
+    CollectiveKind kind;
+    std::int64_t bytes;
+    int ranks;
+    bool idle;  ///< on an idle stream, the host's launch included; otherwise in a full queue
+};
+
+/// Device memory NCCL takes: at initialisation, and at the first collective of each kind.
+struct CollectiveMemoryProbe {
+    int ranks;
+};
+
+/// Attention and a collective at once, each on a stream of its own, of about equal length.
+struct OverlapProbe {
+    Attention shape;
+    CollectiveKind kind;
+    std::int64_t bytes;
+    int ranks;
+    bool collective_first;
+};
+
+using Work = std::variant<HostCopyProbe, ZeroFillProbe, HostGapProbe, DeviceKernelProbe, GemmProbe, AttentionProbe,
+                          CollectiveProbe, CollectiveMemoryProbe, OverlapProbe>;
+
+struct Probe {
+    std::string name;  ///< stable: resuming and selecting go by it
+    Work work;
+    Bytes device_memory, host_memory;  ///< needed while it runs
+    WarmRule warm;
+    StoppingRule stop;
+    double preparation = 0.5;  ///< seconds, estimated: allocation, plans, numerics
+};
+
+std::string_view collective_name(CollectiveKind kind);
+/// "host_copy", "gemm", ...
+std::string_view kind_of(const Work& work);
+/// The fields of the work, with units in their names.
+Json settings_of(const Work& work);
+/// What one run moves or computes, and in which unit a rate of it is given ("bytes", "flop", "launches").
+struct Amount {
+    double value;
+    std::string_view unit;
+};
+Amount amount_of(const Work& work);
+/// Bytes one GPU sends over its link: what link tables are over.
+double bytes_sent(const CollectiveProbe& probe);
+/// Seconds the probe is going to take, at most.
+double estimated_seconds(const Probe& probe);
+
+/// Bytes a memory-bound kernel reads and writes at least.
+double bytes_moved(const DeviceKernelProbe& probe);
+
+/// "128MiB", "1GiB", "3000B".
+std::string binary_size(std::int64_t bytes);
+/// "128K", "1M", "4097".
+std::string binary_tokens(std::int64_t tokens);
+
+}  // namespace headroom

@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "planner/recommend.hpp"
+
+#include <oneapi/tbb/parallel_for.h>
+
+#include <algorithm>
+
+#include "models/constraints.hpp"
+#include "planner/structure_search.hpp"
+
+namespace headroom {
+namespace {
+
+class Advisor {
+ public:
+    explicit Advisor(const Question& question)
+        : question_(question),
+          bed_{question.model, question.cluster, question.basis.calibration.value(), question.margin} {}
+
+    Recommendations answer() {
+        Recommendations result;
+        result.model = question_.model;
+        result.cluster = question_.cluster;
+        result.margin = question_.margin;
+        result.exhaustive = question_.search.exhaustive;
+        result.step = question_.step;
+        result.tie = question_.search.tie;
+        result.longest = !question_.said.context;
+        result.context = result.longest ? longest() : *question_.said.context;
+        if (result.context.value == 0) {
+            // Nothing fits at the shortest context tried: the search there says how much is missing.
+            result.context = question_.step;
+        }
+        SearchSpace space = space_at(result.context, question_.said);
+        Ranking ranking = search(space, bed_, question_.search);
+        // What sticks in the allocator is not seen by the search for the longest context.
+        while (result.longest && ranking.best.empty() && result.context > question_.step) {
+            result.context -= question_.step;
+            space = space_at(result.context, question_.said);
+            ranking = search(space, bed_, question_.search);
+        }
+        result.considered = ranking.considered;
+        result.evaluated = ranking.evaluated;
+        result.feasible = ranking.fitting;
+        result.refusal = space.refusal;
+        result.list.resize(ranking.best.size());
+        oneapi::tbb::parallel_for(std::size_t{0}, ranking.best.size(),
+                                  [&](std::size_t i) { result.list[i] = explained(ranking.best, i, space); });
+        result.near_misses = near_misses(result, space);
+        if (result.list.empty() && result.considered > 0) result.fits_on_nodes = enough_nodes(result.context);
+        if (question_.front) result.front = front(result);
+        return result;
+    }
+
+ private:
+    SearchSpace space_at(Tokens context, Settings said) const {
+        said.context = context;
+        return search_space(said, question_.published, question_.model, question_.cluster);
+    }
+
+    int enough_nodes(Tokens context) const {
+        constexpr int most_doublings = 6;
+        Settings said = question_.said;
+        said.context = context;
+        Cluster cluster = question_.cluster;
+        for (int doubling = 0; doubling < most_doublings; ++doubling) {
+            cluster.nodes *= 2;
+            const Bed bed{question_.model, cluster, bed_.calibration, question_.margin};
+            if (any_fits(search_space(said, question_.published, question_.model, cluster), bed)) return cluster.nodes;
+        }
+        return 0;
+    }
+
+    bool any_fits_at(std::int64_t steps, const Settings& said) const {
+        return any_fits(space_at(question_.step * steps, said), bed_);
+    }
+
+    /// The longest context of a method, in steps; 0 unless it is above `least`.
+    std::int64_t longest_steps(Method method, std::int64_t least) const {
+        Settings said = question_.said;
+        said.method = method;
+        const std::int64_t most = longest_context.value / question_.step.value;
+        if (least >= most || !any_fits_at(least + 1, said)) return 0;
+        std::int64_t good = least + 1;
+        std::int64_t bad = good;
+        do {
+            good = bad;
+            bad = std::min(most + 1, bad * 2);
+        } while (bad <= most && any_fits_at(bad, said));
+        while (bad - good > 1) {
+            const std::int64_t middle = good + (bad - good) / 2;
+            (any_fits_at(middle, said) ? good : bad) = middle;
+        }
+        // Tile counts and blocks of powers of two make memory slightly uneven.
+        constexpr std::int64_t uneven_steps = 2;
+        for (std::int64_t further = uneven_steps; further > 0; --further) {
+            if (good + further <= most && any_fits_at(good + further, said)) return good + further;
+        }
+        return good;
+    }
+
+    Tokens longest() const {
+        // Methods that reach furthest come first, so that the others need only show that they reach no further.
+        constexpr Method order[]{Method::upipe, Method::fpdt,   Method::ulysses,
+                                 Method::usp,   Method::native, Method::ring};
+        std::int64_t steps = 0;
+        for (const Method method : order) {
+            if (question_.said.method && *question_.said.method != method) continue;
+            steps = std::max(steps, longest_steps(method, steps));
+        }
+        return question_.step * steps;
+    }
+
+    Recommendation explained(const std::vector<Candidate>& ranked, std::size_t i, const SearchSpace& space) const {
+        Evaluator evaluator;
+        Recommendation result;
+        const Structure& structure = space.structures[ranked[i].structure];
+        result.candidate = ranked[i];
+        result.plan = make_plan(bed_.model, bed_.cluster, ranked[i].recipe, question_.basis);
+        result.published = structure.published;
+        Settings family;
+        family.method = ranked[i].recipe.method;
+        family.context = ranked[i].recipe.context;
+        family.implementation = ranked[i].recipe.implementation;
+        family.ulysses = ranked[i].recipe.ulysses;
+        family.ring = ranked[i].recipe.ring;
+        result.plain = plain_recipe(family);
+        if (!(result.published == ranked[i].recipe)) {
+            result.as_published = compare(ranked[i], evaluate(evaluator, result.published, bed_), bed_, evaluator);
+        }
+        if (i + 1 < ranked.size()) result.next = compare(ranked[i], ranked[i + 1], bed_, evaluator);
+        result.turned = turned_options(ranked[i], structure, bed_, evaluator);
+        result.curve = curve(ranked[i], bed_, evaluator);
+        return result;
+    }
+
+    Recipe plain_recipe(const Settings& family) const {
+        const Settings& published = question_.published[static_cast<std::size_t>(*family.method)];
+        return resolve(family, published, question_.model, question_.cluster);
+    }
+
+    NearMiss near_miss(const Candidate& candidate, const Structure& structure, double best_speed) const {
+        Evaluator evaluator;
+        NearMiss miss;
+        miss.candidate = candidate;
+        const Verdict& memory = candidate.evaluation.memory;
+        miss.device_short = std::max(Bytes{0}, memory.device_peak - device_limit(bed_, candidate.recipe));
+        miss.host_short = std::max(Bytes{0}, memory.host_peak_per_node - host_limit(bed_));
+        if (best_speed > 0) miss.faster_by = candidate.speed / best_speed - 1;
+        const Tokens step{std::max(question_.step.value, context_granule(candidate.recipe).value)};
+        miss.fits_up_to = longest_context_of(candidate.recipe, step, bed_, evaluator);
+        std::vector<Alternative> turned = turned_options(candidate, structure, bed_, evaluator);
+        std::erase_if(turned, [](const Alternative& turn) { return !turn.fits; });
+        const auto least = std::max_element(
+            turned.begin(), turned.end(), [](const auto& a, const auto& b) { return a.speed_change < b.speed_change; });
+        if (least != turned.end()) {
+            miss.turn = least->changed;
+            miss.turn_costs = -least->speed_change;
+        }
+        return miss;
+    }
+
+    /// Each method's published recipe, where it does not fit; and, where a method has no recipe that fits, its leanest.
+    std::vector<NearMiss> near_misses(const Recommendations& result, const SearchSpace& space) const {
+        constexpr std::size_t most = 4;
+        const double best_speed = result.list.empty() ? 0 : result.list.front().candidate.speed;
+        std::vector<NearMiss> list;
+        Evaluator evaluator;
+        for (std::size_t m = 0; m < method_names.size(); ++m) {
+            const Structure* widest = nullptr;
+            for (const Structure& structure : space.structures) {
+                if (structure.base.method != static_cast<Method>(m)) continue;
+                if (structure.base.batch != structure.published.batch ||
+                    structure.base.chunk_tokens != structure.published.chunk_tokens ||
+                    structure.base.heads_per_stage != structure.published.heads_per_stage) {
+                    continue;
+                }
+                const auto width = [](const Structure& s) {
+                    return std::pair(s.base.context_parallel(), s.base.ulysses);
+                };
+                if (widest == nullptr || width(structure) > width(*widest)) widest = &structure;
+            }
+            if (widest == nullptr) continue;
+            for (std::int64_t index = 0; index < widest->size(); ++index) {
+                if (!(widest->recipe(widest->options(index)) == widest->published)) continue;
+                Candidate candidate = evaluate(evaluator, widest->published, bed_);
+                candidate.index = index;
+                if (fits(candidate.evaluation.memory, candidate.recipe, bed_)) continue;
+                list.push_back(near_miss(candidate, *widest, best_speed));
+            }
+        }
+        std::stable_sort(list.begin(), list.end(), [](const NearMiss& a, const NearMiss& b) {
+            return std::pair(a.device_short, a.host_short) < std::pair(b.device_short, b.host_short);
+        });
+        if (list.size() > most) list.resize(most);
+        return list;
+    }
+
+    /// The fastest recipe at each doubling of the context up to the longest; points that another one beats in both are
+    /// left out.
+    std::vector<FrontPoint> front(const Recommendations& result) const {
+        const Tokens furthest = result.longest ? result.context : longest();
+        std::vector<Tokens> contexts;
+        for (Tokens context = question_.step; context < furthest; context = context * 2) contexts.push_back(context);
+        contexts.push_back(furthest);
+        if (!result.longest && std::find(contexts.begin(), contexts.end(), result.context) == contexts.end()) {
+            contexts.push_back(result.context);
+        }
+        std::sort(contexts.begin(), contexts.end());
+        SearchOptions options = question_.search;
+        options.families = 1;
+        std::vector<FrontPoint> points;
+        for (const Tokens context : contexts) {
+            const Ranking ranking = search(space_at(context, question_.said), bed_, options);
+            if (ranking.best.empty()) continue;
+            const FrontPoint point{context, ranking.best.front()};
+            while (!points.empty() && points.back().candidate.speed <= point.candidate.speed) points.pop_back();
+            points.push_back(point);
+        }
+        return points;
+    }
+
+    const Question& question_;
+    Bed bed_;
+};
+
+}  // namespace
+
+Recommendations recommend(const Question& question) { return Advisor(question).answer(); }
+
+}  // namespace headroom

@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "planner/report_what_if.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+
+#include "planner/json.hpp"
+#include "planner/report.hpp"
+#include "planner/report_recommend.hpp"
+#include "reports/csv.hpp"
+#include "reports/numbers.hpp"
+#include "reports/table.hpp"
+
+namespace headroom {
+
+namespace {
+
+constexpr std::size_t columns_per_table = 3;
+constexpr std::size_t rows_per_table = 14;
+constexpr std::size_t named_influences = 3;
+
+using Write = std::function<std::string(double)>;
+
+std::string gib_of(double bytes) { return fmt::format("{:.2f}", bytes / static_cast<double>(gibi)); }
+std::string signed_gib_of(double bytes) { return fmt::format("{:+.2f}", bytes / static_cast<double>(gibi)); }
+std::string seconds_of(double seconds) { return four_digits(seconds); }
+std::string signed_seconds_of(double seconds) {
+    return std::abs(seconds) < 5e-4 ? "0" : (seconds < 0 ? "-" : "+") + four_digits(std::abs(seconds));
+}
+
+/// Variants that stand beside each other in one table.
+struct Block {
+    const Comparison& comparison;
+    std::size_t first, last;
+
+    Table table(const char* title) const {
+        std::vector<Column> columns{{title, Align::left, true}, {"base", Align::right}};
+        for (std::size_t i = first; i < last; ++i) columns.push_back({fmt::format("({})", i + 1), Align::right});
+        return Table(columns);
+    }
+
+    std::string deltas(const char* title, const std::vector<DeltaRow>& rows, double least, const Write& base,
+                       const Write& change) const {
+        Table shown = table(title);
+        std::size_t count = 0;
+        for (const DeltaRow& row : rows) {
+            double largest = 0;
+            for (std::size_t i = first; i < last; ++i) {
+                largest = std::max(largest, std::abs(row.variants[i] - row.base));
+            }
+            if (largest < least || count == rows_per_table) continue;
+            ++count;
+            std::vector<std::string> cells{row.name, base(row.base)};
+            for (std::size_t i = first; i < last; ++i) cells.push_back(change(row.variants[i] - row.base));
+            shown.row(cells);
+        }
+        return count == 0 ? "" : shown.text() + "\n";
+    }
+
+    std::string summary() const {
+        Table shown = table("");
+        const auto row = [&](const char* name, const std::function<std::string(const Plan&)>& write) {
+            std::vector<std::string> cells{name, write(comparison.base)};
+            for (std::size_t i = first; i < last; ++i) cells.push_back(write(comparison.variants[i].plan));
+            shown.row(cells);
+        };
+        row("verdict", [](const Plan& p) { return std::string(p.fits ? "fits" : "does not fit"); });
+        row("GPU peak, GiB", [](const Plan& p) { return gib(p.device.peak); });
+        row("GPU margin, GiB",
+            [](const Plan& p) { return gib(p.device.usable - p.device.peak - p.device.unreturnable); });
+        row("host, GiB per node", [](const Plan& p) { return gib(p.host.peak_per_node); });
+        row("step, s", [](const Plan& p) { return p.step ? seconds_of(p.step->time.seconds.value) : "-"; });
+        row("tokens/s/GPU",
+            [](const Plan& p) { return p.step ? four_digits(p.step->tokens_per_second_per_gpu) : "-"; });
+        return shown.text() + "\n";
+    }
+};
+
+std::string sentence(const Plan& base, const Variant& variant) {
+    const double peak = static_cast<double>((variant.plan.device.peak - base.device.peak).value);
+    std::string text =
+        fmt::format("{}; the step's peak {} GiB ({})", verdict_change(base, variant.plan), signed_gib_of(peak),
+                    signed_percent(peak / static_cast<double>(base.device.peak.value)));
+    if (base.step && variant.plan.step) {
+        text += fmt::format(
+            ", speed {}",
+            signed_percent(variant.plan.step->tokens_per_second_per_gpu / base.step->tokens_per_second_per_gpu - 1));
+    }
+    if (!variant.plan.fits) text += ". " + variant.plan.verdict;
+    return text;
+}
+
+std::string influence_text(const std::vector<Influence>& all, const Style& style) {
+    if (all.empty()) return {};
+    std::string text = style.strong("What moves the answer most") + "\n";
+    Table table({{"constant or setting", Align::left, true},
+                 {"kind"},
+                 {"moves"},
+                 {"down", Align::right},
+                 {"up", Align::right}});
+    const auto kind = [](const Influence& i) { return std::string(i.setting ? "setting" : "constant"); };
+    for (const Influence& i : strongest_on_speed(all, named_influences)) {
+        table.row({i.name, kind(i), "speed", signed_percent(i.slower), signed_percent(i.faster)});
+    }
+    for (const Influence& i : strongest_on_margin(all, named_influences)) {
+        table.row({i.name, kind(i), "GPU margin", signed_gib_of(-static_cast<double>(i.margin_less.value)),
+                   signed_gib_of(static_cast<double>(i.margin_more.value))});
+    }
+    return text + table.text();
+}
+
+Json rows_json(const std::vector<DeltaRow>& rows, const char* unit) {
+    Json json = Json::array();
+    for (const DeltaRow& row : rows) {
+        Json changes = Json::array();
+        for (const double value : row.variants) changes.push_back(value - row.base);
+        json.push_back({{"name", row.name},
+                        {fmt::format("base_{}", unit), row.base},
+                        {fmt::format("change_{}", unit), std::move(changes)}});
+    }
+    return json;
+}
+
+}  // namespace
+
+std::string what_if_text(const Comparison& comparison, const std::vector<Influence>& influences, const Style& style) {
+    const Plan& base = comparison.base;
+    std::string text = bench_line(base.model, base.cluster) + recipe_lines(base.recipe) + "\n";
+    for (std::size_t i = 0; i < comparison.variants.size(); ++i) {
+        const Variant& variant = comparison.variants[i];
+        text += hanging(fmt::format("({}) {}: {}", i + 1, printable(variant.label), sentence(base, variant)));
+    }
+    text += "\n";
+    const std::vector<DeltaRow> memory = memory_deltas(comparison);
+    const std::vector<DeltaRow> host = host_deltas(comparison);
+    const std::vector<DeltaRow> time = time_deltas(comparison);
+    constexpr double least_bytes = 0.005 * static_cast<double>(gibi);
+    const double least_seconds = base.step ? 1e-4 * base.step->time.seconds.value : 0;
+    for (std::size_t first = 0; first < comparison.variants.size(); first += columns_per_table) {
+        const Block block{comparison, first, std::min(comparison.variants.size(), first + columns_per_table)};
+        text += block.summary();
+        text += block.deltas("GPU memory, GiB", memory, least_bytes, gib_of, signed_gib_of);
+        text += block.deltas("host memory, GiB", host, least_bytes, gib_of, signed_gib_of);
+        text += block.deltas("time exposed, s", time, least_seconds, seconds_of, signed_seconds_of);
+    }
+    text += influence_text(influences, style);
+    while (text.ends_with("\n\n")) text.pop_back();
+    return text;
+}
+
+std::string what_if_json(const Comparison& comparison, const std::vector<Influence>& influences) {
+    Json json{{"schema_version", schema_version}};
+    json["base"] = json_of(comparison.base);
+    json["variants"] = Json::array();
+    for (const Variant& variant : comparison.variants) {
+        json["variants"].push_back({{"label", variant.label},
+                                    {"verdict_change", verdict_change(comparison.base, variant.plan)},
+                                    {"plan", json_of(variant.plan)}});
+    }
+    json["device_memory"] = rows_json(memory_deltas(comparison), "bytes");
+    json["host_memory"] = rows_json(host_deltas(comparison), "bytes_per_node");
+    json["step"] = rows_json(time_deltas(comparison), "exposed_seconds");
+    if (!influences.empty()) {
+        json["sensitivity"] = Json::array();
+        for (const Influence& i : strongest_on_speed(influences, influences.size())) {
+            json["sensitivity"].push_back({{"name", i.name},
+                                           {"kind", i.setting ? "setting" : "constant"},
+                                           {"speed_change_share", {i.slower, i.faster}},
+                                           {"margin_change_bytes", {-i.margin_less.value, i.margin_more.value}}});
+        }
+    }
+    return document(json);
+}
+
+std::string what_if_csv(const Comparison& comparison) {
+    const auto row = [](const std::string& label, const Plan& plan, bool heading) {
+        const std::string text = plan_csv(plan);
+        const std::size_t end = text.find('\n') + 1;
+        return (heading ? "variant," + text.substr(0, end) : "") + csv_field(label) + "," + text.substr(end);
+    };
+    std::string text = row("base", comparison.base, true);
+    for (const Variant& variant : comparison.variants) text += row(variant.label, variant.plan, false);
+    return text;
+}
+
+}  // namespace headroom

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "planner/sweep.hpp"
+
+#include <oneapi/tbb/enumerable_thread_specific.h>
+#include <oneapi/tbb/info.h>
+#include <oneapi/tbb/parallel_pipeline.h>
+
+#include <algorithm>
+
+namespace headroom {
+namespace {
+
+namespace tbb = oneapi::tbb;
+
+constexpr std::int64_t rows_per_piece = 32;
+
+struct Piece {
+    std::int64_t first = 0, last = 0;
+    std::string text;
+    SweepCounts counts;
+};
+
+}  // namespace
+
+SweepCounts run_sweep(const Grid& grid, const RowWriter& writer, std::int64_t first, const std::atomic<bool>& stop,
+                      const RowSink& sink) {
+    SweepCounts total;
+    std::int64_t next = first;
+    std::atomic<bool> refused = false;
+    const std::int64_t size = grid.size();
+    tbb::enumerable_thread_specific<Evaluator> evaluators;
+    const auto cut = [&](tbb::flow_control& control) {
+        Piece piece;
+        if (next >= size || stop || refused) {
+            control.stop();
+            return piece;
+        }
+        piece.first = next;
+        piece.last = next = std::min(size, next + rows_per_piece);
+        return piece;
+    };
+    const auto evaluate = [&](Piece piece) {
+        Evaluator& evaluator = evaluators.local();
+        for (std::int64_t i = piece.first; i < piece.last; ++i) piece.text += writer.row(i, evaluator, piece.counts);
+        return piece;
+    };
+    const auto hand_out = [&](const Piece& piece) {
+        if (refused) return;
+        total.fits += piece.counts.fits;
+        total.does_not_fit += piece.counts.does_not_fit;
+        total.invalid += piece.counts.invalid;
+        if (!sink(piece.text, piece.last)) refused = true;
+    };
+    // Pieces in flight bound the memory, however slow the reader is.
+    const auto in_flight = static_cast<std::size_t>(8 * std::max(1, tbb::info::default_concurrency()));
+    tbb::parallel_pipeline(in_flight, tbb::make_filter<void, Piece>(tbb::filter_mode::serial_in_order, cut) &
+                                          tbb::make_filter<Piece, Piece>(tbb::filter_mode::parallel, evaluate) &
+                                          tbb::make_filter<Piece, void>(tbb::filter_mode::serial_in_order, hand_out));
+    return total;
+}
+
+WholeRows whole_rows(const std::function<std::string()>& read, std::string_view heading) {
+    WholeRows found;
+    std::string row;
+    bool quoted = false;
+    bool in_heading = !heading.empty();
+    found.heading = heading.empty();
+    for (std::string piece = read(); !piece.empty(); piece = read()) {
+        for (const char c : piece) {
+            row += c;
+            if (c == '"') quoted = !quoted;
+            if (c != '\n' || quoted) continue;
+            found.bytes += static_cast<std::int64_t>(row.size());
+            if (in_heading) {
+                found.heading = row == heading;
+                in_heading = false;
+                if (!found.heading) return found;
+            } else {
+                if (found.count++ == 0) found.first = row;
+                found.last = row;
+            }
+            row.clear();
+        }
+    }
+    return found;
+}
+
+}  // namespace headroom
