@@ -155,7 +155,7 @@ Axis token_axis(const std::string& title, Tokens least, Tokens most) {
 
 Bytes needed(const Plan& plan) { return plan.device.peak + plan.device.unreturnable + plan.device.outside_allocator; }
 
-HtmlPage report_page(const Study& study, const ReportOrigin& origin) {
+HtmlPage report_page(const Study& study, const ReportOrigin& origin, const Validation* validation) {
     HtmlPage page;
     page.title = fmt::format("{} on {}", study.model.name, machine(study.cluster));
     page.verdict = verdict(study);
@@ -171,6 +171,7 @@ HtmlPage report_page(const Study& study, const ReportOrigin& origin) {
     if (!study.stages.empty() || !study.chunks.empty()) page.sections.push_back(chunk_section(study));
     if (study.calibration) page.sections.push_back(time_section(study));
     if (study.layer && !study.layer->passes.empty()) page.sections.push_back(layer_section(study));
+    if (validation != nullptr) page.sections.push_back(accuracy_section(*validation));
     page.sections.push_back(input_section(study));
     if (study.calibration) page.sections.push_back(constant_section(study));
     page.command = origin.command;

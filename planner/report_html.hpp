@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "planner/study.hpp"
+#include "planner/validate.hpp"
 #include "reports/html.hpp"
 
 namespace headroom {
@@ -16,7 +17,8 @@ struct ReportOrigin {
     std::string date;
 };
 
-HtmlPage report_page(const Study& study, const ReportOrigin& origin);
+/// Without a validation, the page says nothing of accuracy.
+HtmlPage report_page(const Study& study, const ReportOrigin& origin, const Validation* validation = nullptr);
 
 // The pieces of the page.
 HtmlSection longest_section(const Study& study);
@@ -28,6 +30,7 @@ HtmlSection time_section(const Study& study);
 HtmlSection layer_section(const Study& study);
 HtmlSection input_section(const Study& study);
 HtmlSection constant_section(const Study& study);
+HtmlSection accuracy_section(const Validation& validation);
 
 // Words and numbers that the pieces share.
 std::string display_name(Method method);

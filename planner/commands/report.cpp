@@ -10,6 +10,7 @@
 #include "planner/commands/commands.hpp"
 #include "planner/commands/output.hpp"
 #include "planner/commands/program_version.hpp"
+#include "planner/commands/published.hpp"
 #include "planner/commands/request.hpp"
 #include "planner/commands/time_basis.hpp"
 #include "planner/report_html.hpp"
@@ -66,7 +67,8 @@ ExitCode report_command(const Words& words) {
     const TimeBasis basis = read_time_basis(arguments, request.cluster);
     pointing_to_origin(request, [&] {
         const Study study = make_study(request.model, request.cluster, request.said, published_recipe, basis);
-        write(output, html(report_page(study, origin)));
+        const Validation validation = validate_published();
+        write(output, html(report_page(study, origin, &validation)));
     });
     return ExitCode::ok;
 }

@@ -12,6 +12,7 @@
 #include "configs/measurement.hpp"
 #include "planner/commands/commands.hpp"
 #include "planner/commands/output.hpp"
+#include "planner/commands/published.hpp"
 #include "reports/table.hpp"
 
 namespace headroom {
@@ -95,6 +96,14 @@ MeasurementFile read_input(const Arguments& arguments) {
 }  // namespace
 
 Synopsis validate_synopsis() { return synopsis(); }
+
+Validation validate_published() {
+    std::vector<Measurement> measurements;
+    for (const std::string& set : builtin_measurement_sets()) {
+        for (Measurement& run : builtin_measurements(set)) measurements.push_back(std::move(run));
+    }
+    return validate(measurements, Bases());
+}
 
 ExitCode validate_command(const Words& words) {
     if (wants_help(words)) {
