@@ -29,7 +29,7 @@ inline constexpr std::array commands{
     Command{"max-context", "per method: the longest context, what stops it, and its step time", max_context_command},
     Command{"simulate", "where the time of one step goes, and its timeline", simulate_command},
     Command{"show", "what is built in: models, clusters, calibrations, recipes", show_command},
-    Command{"calibrate", "measures this machine's GPUs, and fits constants to what was measured", calibrate_command},
+    Command{"calibrate", "measures the GPUs here, and fits constants to that", calibrate_command},
 };
 
 }  // namespace headroom
