@@ -38,7 +38,7 @@ Json provenance_of(Device& device, const std::vector<std::string>& words) {
     return provenance;
 }
 
-ExitCode report(const SessionResult& result, const Plan& plan) {
+ExitCode report(const SessionResult& result, const ProbePlan& plan) {
     say(fmt::format("{} probes ok, {} failed, {} waived", result.ok, result.failed, result.waived));
     for (const Probe& probe : plan.too_big) say("not run, too large for this machine: " + probe.name);
     if (!plan.cut.empty()) say(fmt::format("{} probes not run, beyond --budget", plan.cut.size()));
@@ -52,7 +52,8 @@ ExitCode report(const SessionResult& result, const Plan& plan) {
 
 ExitCode run_probes(const CalibrateOptions& options, const std::vector<std::string>& words,
                     const std::function<std::unique_ptr<Device>()>& open) {
-    const Plan without_gpu = plan_probes({}, options.selection);  // refuses a wrong selection before anything starts
+    const ProbePlan without_gpu =
+        plan_probes({}, options.selection);  // refuses a wrong selection before anything starts
     if (options.list || options.dry_run) {
         fmt::print("{}", options.list ? list_text(without_gpu) : dry_run_text(without_gpu));
         return ExitCode::ok;
@@ -62,7 +63,7 @@ ExitCode run_probes(const CalibrateOptions& options, const std::vector<std::stri
     const std::unique_ptr<Device> device = open();
     const Json provenance = provenance_of(*device, words);
     if (!options.resume.empty()) require_same_machine(before.provenance, provenance, options.resume);
-    Plan plan = plan_probes(device->machine(), options.selection);
+    ProbePlan plan = plan_probes(device->machine(), options.selection);
     const std::vector<std::string> finished = finished_probes(before);
     std::erase_if(plan.probes, [&](const Probe& probe) {
         return std::find(finished.begin(), finished.end(), probe.name) != finished.end();

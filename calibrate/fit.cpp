@@ -203,8 +203,13 @@ FitResult fit_probes(const std::vector<ProbeFile>& files) {
     FitResult result;
     const Json* described = nullptr;
     for (const ProbeFile& file : files) {
-        if (file.provenance.at("gpus") != files.front().provenance.at("gpus")) {
-            throw Error("the probe files come from different GPUs", "", "fit each machine on its own");
+        for (const char* key : {"name", "memory_bytes", "streaming_multiprocessors"}) {
+            // Several machines of one kind may be fitted together; their ranges then hold their differences.
+            const Json &one = file.provenance.at("gpus").at(0), &other = files.front().provenance.at("gpus").at(0);
+            if (one.at(key) == other.at(key)) continue;
+            throw Error(fmt::format("the probe files come from different GPUs: {} is {} and {}", key,
+                                    other.at(key).dump(), one.at(key).dump()),
+                        "", "fit each kind of machine on its own");
         }
         if (described == nullptr || file.provenance.at("libraries").size() > described->at("libraries").size()) {
             described = &file.provenance;

@@ -16,7 +16,7 @@ namespace {
 constexpr double host_copy_seconds = 1.0;
 
 void add_host_copies(std::vector<Probe>& probes, const PlanMachine& machine) {
-    const auto add = [&](bool to_host, HostMemory memory, std::int64_t bytes, int threads) {
+    const auto add = [&](bool to_host, HostPages memory, std::int64_t bytes, int threads) {
         if (threads > machine.cpu_threads) return;
         const std::int64_t all = bytes * threads;
         // Pinning runs at a few GB/s; so does the first touch of pageable memory.
@@ -32,11 +32,11 @@ void add_host_copies(std::vector<Probe>& probes, const PlanMachine& machine) {
     };
     struct Kind {
         bool to_host;
-        HostMemory memory;
+        HostPages memory;
     };
-    static constexpr Kind kinds[]{{true, HostMemory::fresh},    {true, HostMemory::existing},
-                                  {false, HostMemory::written}, {false, HostMemory::existing},
-                                  {true, HostMemory::pinned},   {false, HostMemory::pinned}};
+    static constexpr Kind kinds[]{{true, HostPages::fresh},    {true, HostPages::existing},
+                                  {false, HostPages::written}, {false, HostPages::existing},
+                                  {true, HostPages::pinned},   {false, HostPages::pinned}};
     for (const Kind& kind : kinds) {
         for (const std::int64_t bytes : {16 * mebi, 128 * mebi, gibi}) add(kind.to_host, kind.memory, bytes, 1);
         for (const int threads : {2, 4, 8}) add(kind.to_host, kind.memory, 128 * mebi, threads);
@@ -276,7 +276,7 @@ std::vector<Probe> all_probes(const PlanMachine& machine) {
     return probes;
 }
 
-Plan plan_probes(const PlanMachine& machine, const Selection& selection) {
+ProbePlan plan_probes(const PlanMachine& machine, const Selection& selection) {
     const std::vector<Probe> all = all_probes(machine);
     // A name that larger machines have is no mistake; here there is nothing to run for it.
     PlanMachine large = machine;
@@ -284,7 +284,7 @@ Plan plan_probes(const PlanMachine& machine, const Selection& selection) {
     const std::vector<Probe> anywhere = all_probes(large);
     reject_idle_globs(anywhere, selection.only, "--only");
     reject_idle_globs(anywhere, selection.skip, "--skip");
-    Plan plan;
+    ProbePlan plan;
     for (const Probe& probe : all) {
         if (!selection.only.empty() && !matches_any(probe.name, selection.only)) continue;
         if (matches_any(probe.name, selection.skip)) continue;
@@ -300,13 +300,13 @@ Plan plan_probes(const PlanMachine& machine, const Selection& selection) {
     return plan;
 }
 
-std::string list_text(const Plan& plan) {
+std::string list_text(const ProbePlan& plan) {
     std::string text;
     for (const Probe& probe : plan.probes) text += probe.name + "\n";
     return text;
 }
 
-std::string dry_run_text(const Plan& plan) {
+std::string dry_run_text(const ProbePlan& plan) {
     std::string text = fmt::format("{:<44} {:>8} {:>13} {:>13}\n", "probe", "at most", "GPU memory", "host memory");
     Bytes device{0}, host{0};
     for (const Probe& probe : plan.probes) {

@@ -25,7 +25,7 @@ struct Selection {
     double budget = 0;                    ///< seconds; 0: no limit
 };
 
-struct Plan {
+struct ProbePlan {
     std::vector<Probe> probes;   ///< to run
     std::vector<Probe> too_big;  ///< need more memory than the machine has
     std::vector<Probe> cut;      ///< beyond the budget
@@ -33,9 +33,9 @@ struct Plan {
 };
 
 /// Throws Error for a glob that matches nothing.
-Plan plan_probes(const PlanMachine& machine, const Selection& selection);
+ProbePlan plan_probes(const PlanMachine& machine, const Selection& selection);
 
-std::string list_text(const Plan& plan);     ///< --list: names
-std::string dry_run_text(const Plan& plan);  ///< --dry-run: with seconds and bytes
+std::string list_text(const ProbePlan& plan);     ///< --list: names
+std::string dry_run_text(const ProbePlan& plan);  ///< --dry-run: with seconds and bytes
 
 }  // namespace headroom

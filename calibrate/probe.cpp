@@ -17,7 +17,7 @@ struct Overloaded : Cases... {
 template <class... Cases>
 Overloaded(Cases...) -> Overloaded<Cases...>;
 
-constexpr std::array<std::string_view, 4> host_memory_names{"pinned", "existing", "fresh", "written"};
+constexpr std::array<std::string_view, 4> host_pages_names{"pinned", "existing", "fresh", "written"};
 constexpr std::array<std::string_view, 5> host_gap_names{"launch", "after_wait", "pin", "unmap", "small_kernel"};
 constexpr std::array<std::string_view, device_kernel_count> device_kernel_names{
     "copy",           "eager_add",      "cast_up",         "cast_down",   "complex_rotary", "mixed_add",
@@ -79,7 +79,7 @@ double bytes_sent(const CollectiveProbe& probe) {
     return real(probe.bytes) * (probe.ranks - 1) / probe.ranks;
 }
 
-std::string_view to_string(HostMemory memory) { return host_memory_names[static_cast<std::size_t>(memory)]; }
+std::string_view to_string(HostPages memory) { return host_pages_names[static_cast<std::size_t>(memory)]; }
 std::string_view to_string(HostGap gap) { return host_gap_names[static_cast<std::size_t>(gap)]; }
 std::string_view to_string(DeviceKernel kernel) { return device_kernel_names[static_cast<std::size_t>(kernel)]; }
 

@@ -22,18 +22,18 @@ inline constexpr int probe_method_version = 1;
 inline constexpr int probe_file_schema = 1;
 
 /// What the host side of a copy is.
-enum class HostMemory : std::uint8_t {
+enum class HostPages : std::uint8_t {
     pinned,
     existing,  ///< pageable, touched before
     fresh,     ///< pageable, mapped for this copy: its pages fault while the copy writes them
     written,   ///< pageable, filled just before the copy reads it
 };
-std::string_view to_string(HostMemory memory);
+std::string_view to_string(HostPages memory);
 
 /// `threads` host threads copy at once over one GPU, each on a stream of its own.
 struct HostCopyProbe {
     bool to_host;
-    HostMemory memory;
+    HostPages memory;
     std::int64_t bytes;  ///< of one thread
     int threads;
 };

@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -122,7 +123,9 @@ ProbeWriter ProbeWriter::resume(const std::string& path, std::int64_t keep) {
     const int file = ::open(path.c_str(), O_WRONLY | O_CLOEXEC);
     if (file < 0) fail("cannot open the probe file", path, errno);
     ProbeWriter writer(file, path);
-    if (::ftruncate(file, keep) != 0 || ::lseek(file, keep, SEEK_SET) < 0) {
+    struct ::stat status = {};
+    const bool regular = ::fstat(file, &status) == 0 && S_ISREG(status.st_mode);  // a pipe or device has no end to cut
+    if (regular && (::ftruncate(file, keep) != 0 || ::lseek(file, keep, SEEK_SET) < 0)) {
         fail("cannot continue the probe file", path, errno);
     }
     return writer;

@@ -131,6 +131,12 @@ TEST_CASE("the committed probes make a calibration that gives back what was prob
 
 TEST_CASE("what cannot be fitted is refused") {
     const TemporaryDirectory directory;
+    std::string other = read_file(committed_files()[1]);
+    other.replace(other.find("NVIDIA H200"), 11, "NVIDIA H100");
+    const Outcome mixed =
+        run_headroom({"calibrate", "fit", committed_files()[1], directory.write("other.jsonl", other)});
+    CHECK(mixed.status == 2);
+    CHECK(contains(mixed.err, "different GPUs"));
     const Outcome missing = run_headroom({"calibrate", "fit", directory.path("none.jsonl")});
     CHECK(missing.status == 1);
     CHECK(contains(missing.err, "cannot read the probe file"));

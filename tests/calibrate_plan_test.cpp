@@ -30,7 +30,7 @@ TEST_CASE("every probe has its own name, and fits the time and memory it states"
 }
 
 TEST_CASE("globs choose, and one that matches nothing is refused") {
-    const Plan plan = plan_probes({}, {{"gemm/*/2K", "host/gap/*"}, {"*/4096x*"}, 0});
+    const ProbePlan plan = plan_probes({}, {{"gemm/*/2K", "host/gap/*"}, {"*/4096x*"}, 0});
     CHECK_FALSE(plan.probes.empty());
     for (const Probe& probe : plan.probes) {
         const bool gemm = probe.name.starts_with("gemm/") && probe.name.ends_with("/2K");
@@ -56,7 +56,7 @@ TEST_CASE("collectives appear with the GPUs for them, by group sizes up to all")
 }
 
 TEST_CASE("a budget cuts what does not fit, memory what is too large, and both are named") {
-    const Plan plan = plan_probes({}, {{"gemm/*"}, {}, 10});
+    const ProbePlan plan = plan_probes({}, {{"gemm/*"}, {}, 10});
     CHECK(plan.seconds <= 10);
     CHECK_FALSE(plan.probes.empty());
     CHECK_FALSE(plan.cut.empty());
@@ -64,7 +64,7 @@ TEST_CASE("a budget cuts what does not fit, memory what is too large, and both a
 
     PlanMachine small;
     small.device_memory = Bytes{8 * gibi};
-    const Plan cramped = plan_probes(small, {{"gemm/*/512K"}, {}, 0});
+    const ProbePlan cramped = plan_probes(small, {{"gemm/*/512K"}, {}, 0});
     REQUIRE_FALSE(cramped.too_big.empty());
     CHECK(contains(dry_run_text(cramped), "too large for this machine: gemm/14336x4096/512K"));
     small.cpu_threads = 4;

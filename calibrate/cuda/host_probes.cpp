@@ -41,7 +41,7 @@ class HostCopy : public Measurement {
         // Each thread touches its own memory: on a NUMA machine it then lies beside that thread.
         team_.run([&](int i) {
             Lane& lane = lane_of(i);
-            if (probe_.memory == HostMemory::pinned) {
+            if (probe_.memory == HostPages::pinned) {
                 lane.pinned.emplace(probe_.bytes);
                 lane.host = lane.pinned->as();
             } else {
@@ -52,24 +52,24 @@ class HostCopy : public Measurement {
             check_cuda(cudaMemcpy(lane.device.as(), lane.host, bytes(), cudaMemcpyHostToDevice), "cudaMemcpy");
         });
         // Short copies are repeated within one timing; into fresh memory each needs its own mapping.
-        if (probe.memory == HostMemory::pinned || probe.memory == HostMemory::existing) {
+        if (probe.memory == HostPages::pinned || probe.memory == HostPages::existing) {
             runs_ = static_cast<int>(std::max<std::int64_t>(1, 256 * mebi / probe.bytes));
         }
     }
 
     double run() override {
         switch (probe_.memory) {
-            case HostMemory::pinned:
+            case HostPages::pinned:
                 if (team_.size() == 1) {
                     return timer_.time(lane_of(0).stream.get(), runs_, [&](cudaStream_t) { enqueue(lane_of(0)); });
                 }
                 break;
-            case HostMemory::fresh:
+            case HostPages::fresh:
                 return run_fresh();
-            case HostMemory::written:
+            case HostPages::written:
                 team_.run([&](int i) { std::memset(lane_of(i).host, ++fill_ & 0x7f, bytes()); });
                 break;
-            case HostMemory::existing:
+            case HostPages::existing:
                 break;
         }
         return team_.run([&](int i) {
