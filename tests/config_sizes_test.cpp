@@ -128,6 +128,6 @@ TEST_CASE("did you mean") {
     CHECK(did_you_mean("Qwen/Qwen3-8B", models) == "qwen3-8b");
     CHECK(did_you_mean("llama-3-70b", models) == "llama3-70b");
     CHECK(did_you_mean("chicken", models).empty());
-    CHECK(did_you_mean("h100", builtin_clusters()) == "h100-sxm-80gb");
+    CHECK(did_you_mean("h100", builtin_clusters()) == "h100-pcie-80gb or h100-sxm-80gb");
     CHECK(did_you_mean("block_inputs", {"offload.block_inputs", "batch"}) == "offload.block_inputs");
 }

@@ -172,7 +172,9 @@ TEST_CASE("shipped calibrations: no kernel beats the datasheet, and more work ne
             for (std::int64_t m = 1024; m <= (1 << 20); m *= 2) {
                 const double seconds = gemm_seconds(calibration, {m, n, 4096, 1});
                 CHECK(seconds >= 2.0 * static_cast<double>(m * n) * 4096 / calibration.datasheet.peak_bf16);
-                CHECK(seconds >= before);
+                // Below one wave of tiles the time is one tile's; measured points there differ by their noise.
+                const bool one_wave = m * n < std::int64_t{132} * 128 * 256;
+                CHECK(seconds >= (one_wave ? 0.98 : 1.0) * before);
                 before = seconds;
             }
         }

@@ -59,6 +59,28 @@ ExitCode fit(const CalibrateOptions& options) {
 
 }  // namespace
 
+Synopsis calibrate_synopsis() {
+    const FlagGroup probes{"probes",
+                           {{"list", "", "names of the probes, in the order they run; no GPU is needed"},
+                            {"dry-run", "", "the same with the seconds and bytes they take; no GPU is needed"},
+                            {"only", "GLOB", "only these", 0, true},
+                            {"skip", "GLOB", "not these", 0, true},
+                            {"budget", "SECONDS", "leave out what does not fit in this time"},
+                            {"resume", "FILE", "go on with a session that was ended"}}};
+    const FlagGroup fit_flags{"fit",
+                              {{"base", "NAME", "calibration that says what was not probed"},
+                               {"name", "NAME", "cluster the calibration is for"}}};
+    const FlagGroup result{"Result", {{"output", "FILE", "a new file; otherwise standard output", 'o'}}};
+    return {.command = "headroom calibrate",
+            .usage = "probes [flags] | fit FILE... [flags]",
+            .summary =
+                "Measures this machine, one JSON line for each finished probe, and fits a calibration file to "
+                "such lines.",
+            .groups = {probes, fit_flags, result},
+            .examples = {"headroom calibrate probes --dry-run", "headroom calibrate probes -o node7.jsonl",
+                         "headroom calibrate fit node7.jsonl --base h200 -o node7.yaml"}};
+}
+
 ExitCode calibrate_command(const Words& words) {
     const CalibrateOptions options = parse_calibrate_options(words);
     if (needs_device(options)) start_program(words);

@@ -36,6 +36,7 @@ Synopsis simulate_synopsis();
 Synopsis report_synopsis();
 Synopsis launch_synopsis();
 Synopsis validate_synopsis();
+Synopsis calibrate_synopsis();
 Synopsis completion_synopsis();
 Synopsis show_synopsis();
 
@@ -50,7 +51,7 @@ inline constexpr std::array commands{
     Command{"plan", "does one configuration fit, with what memory and step time", plan_command, plan_synopsis},
     Command{"max-context", "per method: the longest context, what stops it, and its step time", max_context_command,
             max_context_synopsis},
-    Command{"recommend", "the fastest recipe that fits a context, or the one that reaches furthest", recommend_command,
+    Command{"recommend", "the fastest recipe that fits, or the one that reaches furthest", recommend_command,
             recommend_synopsis},
     Command{"what-if", "a configuration against changed ones: what moves, by how much", what_if_command,
             what_if_synopsis},
@@ -60,7 +61,7 @@ inline constexpr std::array commands{
     Command{"launch", "the files and flags of the code that runs a recipe", launch_command, launch_synopsis},
     Command{"validate", "predictions against measured results, published or yours", validate_command,
             validate_synopsis},
-    Command{"calibrate", "measures this machine's GPUs and fits the constants", calibrate_command},
+    Command{"calibrate", "measures this machine's GPUs and fits the constants", calibrate_command, calibrate_synopsis},
     Command{"completion", "completions for bash, zsh and fish, and the manual page", completion_command,
             completion_synopsis},
     Command{"show", "what is built in: models, clusters, calibrations, recipes", show_command, show_synopsis},
