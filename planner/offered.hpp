@@ -34,8 +34,8 @@ struct Offered {
 Offered offered(Method method, Implementation implementation);
 
 /// Whose code a search looks at unless one is named: what was compared with measurements. Left out are `lean`, which
-/// nobody ships, and `alst`, whose model lacks the eager fp32 norms of Hugging Face and so reaches too far: 6M tokens
-/// for Llama-3-8B on 8 H100 where its authors report 3.7M.
+/// nobody ships, and `alst`, whose model lacks the eager fp32 norms of Hugging Face and so reaches too far: `validate`
+/// shows by how much.
 std::vector<Implementation> searched_implementations(Method method);
 
 }  // namespace headroom
