@@ -46,6 +46,18 @@ void send_on(Step& step, const char* name, Bytes message) {
     step.to.collective(name, Stream::ring, CollectiveKind::send_recv, CommGroup::ring, message, false);
 }
 
+struct KeyValue {
+    TensorId key = no_tensor, value = no_tensor;
+};
+
+/// Sends the current K and V on, and makes room for those of the rank before.
+KeyValue pass_on(Step& step) {
+    const Bytes bytes = step.work.key;
+    const KeyValue next{step.exchange("next key", bytes), step.exchange("next value", bytes)};
+    send_on(step, "ring: K and V", 2 * bytes);
+    return next;
+}
+
 /// The shipped code follows every wait with a barrier on the ring group that holds the host back.
 void receive(Step& step) {
     step.to.wait(Stream::compute, step.to.record(Stream::ring));
@@ -87,13 +99,7 @@ void ring_forward(Step& step, Kept& kept) {
     if (alone) kept.lse = step.attention("log-sum-exp", work.lse);
     for (std::int64_t round = 0; round < shape.degree; ++round) {
         const bool last = round + 1 == shape.degree;
-        TensorId next_key = no_tensor;
-        TensorId next_value = no_tensor;
-        if (!last) {
-            next_key = step.exchange("next key", work.key);
-            next_value = step.exchange("next value", work.key);
-            send_on(step, "ring: K and V", 2 * work.key);
-        }
+        const auto [next_key, next_value] = last ? KeyValue{} : pass_on(step);
         const Bytes block = round == 0 || shape.whole_query ? work.query : work.query / 2;
         block_output = step.attention("block output", block);
         step.to.attention("attention", round == 0 ? shape.kernel : later_kernel(shape, false));
@@ -141,13 +147,7 @@ QkvGradients ring_backward(Step& step, Kept& kept, TensorId output_gradient) {
     TensorId value_received = no_tensor;
     for (std::int64_t round = 0; round < shape.degree; ++round) {
         const bool last = round + 1 == shape.degree;
-        TensorId next_key = no_tensor;
-        TensorId next_value = no_tensor;
-        if (!last) {
-            next_key = step.exchange("next key", work.key);
-            next_value = step.exchange("next value", work.key);
-            send_on(step, "ring: K and V", 2 * work.key);
-        }
+        const auto [next_key, next_value] = last ? KeyValue{} : pass_on(step);
         const bool whole_query = round == 0 || shape.whole_query;
         const bool whole_key = round == 0 || !shape.whole_query;
         const KernelWorkspace need =
