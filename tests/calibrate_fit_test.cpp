@@ -95,13 +95,14 @@ TEST_CASE("the committed probes make a calibration that gives back what was prob
     CHECK(fitted.kind == "measured");
     CHECK(fitted.memory.copy_rate.value == doctest::Approx(4243e9).epsilon(0.001));
     CHECK(fitted.host.to_host.value == doctest::Approx(55.2e9).epsilon(0.005));
+    CHECK(contains(read_file(directory.path("fit.yaml")), "# left out: gemm/256x4096/2K: only 16 tiles"));
     CHECK(fitted.host.pageable_fresh.source == Source::measured);
     for (const std::string& path : committed_files()) {
         const ProbeFile file = read_probe_file(path);
         for (const Json& record : file.records) {
             const std::string name = record["name"];
             CAPTURE(name);
-            if (record["kind"] == "gemm") {
+            if (record["kind"] == "gemm" && name != "gemm/256x4096/2K") {  // 16 tiles: left out, with a comment
                 const Json& s = record["settings"];
                 const double rate = gemm_rate(fitted.gemm, s["m"], s["n"], s["k"]);
                 CHECK(rate == doctest::Approx(record["rate_per_second"].get<double>()).epsilon(0.05));
