@@ -178,7 +178,7 @@ void block_forward(Step& step, BlockKept& kept, bool keep) {
     const TensorId normed = norm_forward(step, "normed block input");
     kept.attention = attention_forward(step, keep);
     // FPDT's attention keeps its chunks of the normed input on the host.
-    if (keep && !(step.traits.megatron && work.recipe.offload.chunks)) {
+    if (keep && !work.recipe.offload.chunks) {
         kept.normed_input = normed;
     } else {
         step.release(normed);

@@ -28,6 +28,7 @@ void Schedule::clear() {
     events.clear();
     segments.clear();
     routines.clear();
+    descriptions.clear();
     tensors = 0;
     syncs = 0;
 }
@@ -51,38 +52,37 @@ void Builder::finish() {
 }
 
 void Builder::gemm(const char* name, std::int64_t m, std::int64_t n, std::int64_t k, std::int64_t count) {
-    append(EventKind::gemm, name).gemm = {m, n, k, static_cast<std::int32_t>(count)};
+    launch(EventKind::gemm, name).gemm = {m, n, k, static_cast<std::int32_t>(count)};
 }
 
 void Builder::attention(const char* name, const Attention& shape) {
-    append(EventKind::attention, name).attention = shape;
+    launch(EventKind::attention, name).attention = shape;
 }
 
 void Builder::memory_bound(const char* name, MemoryKernel kernel, Bytes read, Bytes written, std::int64_t count) {
-    append(EventKind::memory_bound, name).memory_bound = {kernel, read.value, written.value,
+    launch(EventKind::memory_bound, name).memory_bound = {kernel, read.value, written.value,
                                                           static_cast<std::int32_t>(count)};
 }
 
 void Builder::collective(const char* name, Stream on, CollectiveKind kind, CommGroup group, Bytes bytes,
                          bool blocking) {
     if (blocking) wait(on, record(Stream::compute));
-    Event& event = append(EventKind::collective, name);
+    Event& event = launch(EventKind::collective, name);
     event.stream = on;
     event.collective = {kind, group, bytes.value};
     if (blocking) wait(Stream::compute, record(on));
 }
 
 void Builder::copy(const char* name, Stream on, const Copy& copy) {
-    Event& event = append(EventKind::copy, name);
+    Event& event = launch(EventKind::copy, name);
     event.stream = on;
     event.copy = copy;
 }
 
-SyncId Builder::record(Stream stream) {
+void Builder::record_again(Stream stream, SyncId sync) {
     Event& event = append(EventKind::record, "");
     event.stream = stream;
-    event.id = schedule_.syncs++;
-    return event.id;
+    event.id = sync;
 }
 
 void Builder::wait(Stream stream, SyncId sync) {

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "models/computation.hpp"
 #include "models/units.hpp"
 
 namespace headroom {
@@ -150,11 +151,18 @@ struct Routine {
     std::uint32_t first, last;  ///< [first, last) in Schedule::events
 };
 
+/// What the launch at `event` computes; a launch that stands for several kernels has several.
+struct Description {
+    std::uint32_t event;
+    Computation computation;
+};
+
 struct Schedule {
     std::vector<Event> events;
     std::vector<Segment> segments;
     std::vector<Routine> routines;
-    std::uint32_t tensors = 0;  ///< TensorIds in use are below this
+    std::vector<Description> descriptions;  ///< in the order of events; only in schedules written to be run
+    std::uint32_t tensors = 0;              ///< TensorIds in use are below this
     std::uint32_t syncs = 0;
 
     void clear();
@@ -212,6 +220,9 @@ void for_each_written(const Schedule& schedule, const Segment& segment, Visit vi
 class Builder {
  public:
     explicit Builder(Schedule& schedule) : schedule_(schedule) { schedule_.clear(); }
+    /// From here on launches say what they compute, and loops are written out.
+    void describe() { describing_ = true; }
+    bool describing() const { return describing_; }
 
     /// Starts a segment; the former one ends here.
     void segment(const char* name, Phase phase, std::int64_t repeat = 1);
@@ -244,6 +255,11 @@ class Builder {
         event.bytes = bytes.value;
         return id;
     }
+    /// The successor of a tensor that a loop hands from run to run: one more under its id, or in a schedule that is to
+    /// be run a tensor of its own.
+    TensorId renew(TensorId id, const char* name, Group group, Bytes bytes) {
+        return describing_ ? allocate(name, group, bytes) : allocate_again(id, name, group, bytes);
+    }
     /// An id for allocate_again.
     TensorId reserve() { return schedule_.tensors++; }
     void release(TensorId tensor) { append(EventKind::release, "").id = tensor; }
@@ -253,13 +269,18 @@ class Builder {
         release(rest...);
     }
 
-    /// Writes `body` once, to be executed `count` times. It must free what it allocates (or as much of the same size).
+    /// Writes `body(run)` once, to be executed `count` times. It must free what it allocates (or as much of the same
+    /// size).
     template <class Body>
     void loop(std::int64_t count, Body body) {
         if (count <= 0) return;
+        if (describing_) {
+            for (std::int64_t run = 0; run < count; ++run) body(run);
+            return;
+        }
         const std::size_t at = schedule_.events.size();
         if (count > 1) append(EventKind::loop, "").bytes = count;
-        body();
+        body(std::int64_t{0});
         if (count > 1) schedule_.events[at].id = static_cast<std::uint32_t>(schedule_.events.size() - at - 1);
     }
 
@@ -269,12 +290,33 @@ class Builder {
     /// On `on`; `blocking` makes it wait for the compute stream and the compute stream wait for it.
     void collective(const char* name, Stream on, CollectiveKind kind, CommGroup group, Bytes bytes, bool blocking);
     void copy(const char* name, Stream on, const Copy& copy);
-    SyncId record(Stream stream);
+    SyncId record(Stream stream) {
+        const SyncId sync = schedule_.syncs++;
+        record_again(stream, sync);
+        return sync;
+    }
+    void record_again(Stream stream, SyncId sync);
+    /// The first of `count` ids for record_again.
+    SyncId reserve_syncs(std::int64_t count) {
+        const SyncId first = schedule_.syncs;
+        schedule_.syncs += static_cast<std::uint32_t>(count);
+        return first;
+    }
     void wait(Stream stream, SyncId sync);
     void host_wait(const char* name, Stream stream);
     void host_work(const char* name, HostWork::Kind kind, std::int64_t amount);
 
+    /// The last launch computes this.
+    template <class What>
+    void computes(const What& what) {
+        if (describing_) schedule_.descriptions.push_back({launch_, what});
+    }
+
  private:
+    Event& launch(EventKind kind, const char* name) {
+        launch_ = static_cast<std::uint32_t>(schedule_.events.size());
+        return append(kind, name);
+    }
     Event& append(EventKind kind, const char* name) {
         Event& event = schedule_.events.emplace_back();
         event.kind = kind;
@@ -287,6 +329,8 @@ class Builder {
     Schedule& schedule_;
     Stream stream_ = Stream::compute;
     bool open_ = false;  ///< a segment is
+    bool describing_ = false;
+    std::uint32_t launch_ = 0;  ///< the last one
 };
 
 }  // namespace headroom

@@ -21,7 +21,8 @@ struct Workload {
     Recipe recipe;
     ParameterCount parameters;
     RingRole role = RingRole::later;
-    int gpus = 1;  ///< ranks of the job
+    int ring_rank = -1;  ///< exact place in the ring, for a schedule that is to be run; -1: as `role` says
+    int gpus = 1;        ///< ranks of the job
     int gpus_per_node = 8;
     bool loads_data = true;  ///< the next batch is tokenised in the training process while the GPU waits
 
@@ -38,6 +39,11 @@ struct Workload {
 
     std::int64_t global_tokens() const { return recipe.context.value; }         ///< S
     std::int64_t ring_tokens() const { return global_tokens() / recipe.ring; }  ///< S/C_r, per sequence
+    /// After `round` steps of the ring this rank attends with its whole query to the first half of an earlier block;
+    /// otherwise with the second half of its query to a whole later one.
+    bool meets_earlier(std::int64_t round) const {
+        return ring_rank < 0 ? role == RingRole::later : round <= ring_rank;
+    }
     bool gated() const { return model.mlp == MlpKind::gated; }
     Bytes weights(std::int64_t count) const { return {element * count}; }  ///< in the compute format
     Bytes full_precision(std::int64_t count) const { return {4 * count}; }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // FPDT, fully pipelined distributed transformer (arXiv 2408.16978): Ulysses one sequence chunk at a time, chunks of
-// q, k, v, out kept on the host. Method: Megatron-DeepSpeed megatron/patch/fpdt_layer.py.
+// q, k, v, out kept on the host. As shipped: Megatron-DeepSpeed megatron/patch/fpdt_layer.py; fpdt_lean.cpp is the
+// method alone.
 //
 //     for chunk i:  q, k, v = all_to_all(x[i] Wqkv);  host <- q, k, v
 //         for chunk j <= i:  out = merge(out, attention(q, k[j], v[j]));  prefetch k[j+1], v[j+1]
@@ -26,27 +27,23 @@ ChunkTensors load_chunk(Step& step, const Chunks& chunks) {
     const TensorId fused = step.attention("chunk q, k, v, fused", qkv);
     step.to.gemm("QKV projection of a chunk", chunks.rows, columns, work.model.hidden);
     step.eager("bias and slices", 6 * qkv, 4);
-    const TensorId slices = step.traits.megatron ? step.attention("chunk q, k, v, contiguous", qkv) : no_tensor;
-    if (slices != no_tensor) step.release(fused);
+    const TensorId slices = step.attention("chunk q, k, v, contiguous", qkv);
+    step.release(fused);
     ChunkTensors tensors{};
     const auto exchange = [&](const char* name, Bytes bytes) {
-        const TensorId received = gather_sequence(step, name, bytes);
+        const TensorId received = gather_sequence(step, name, {}, bytes);
         return received == no_tensor ? step.attention(name, bytes) : received;
     };
     tensors.query = exchange("chunk query, my heads", chunks.query);
     tensors.key = exchange("chunk key, my heads", chunks.key);
     tensors.value = exchange("chunk value, my heads", chunks.key);
-    step.release(slices != no_tensor ? slices : fused);
+    step.release(slices);
     world_barrier(step);
     step.eager("rotary embedding", 3 * (chunks.query + chunks.key), 4);
     return tensors;
 }
 
 void merge_chunk(Step& step, const Chunks& chunks) {
-    if (!step.traits.megatron) {
-        step.eager("merge partial attention", 5 * chunks.query);
-        return;
-    }
     const TensorId wide = step.workspace("merge: block output, fp32", 2 * chunks.query);
     const TensorId difference = step.workspace("merge: difference, fp32", 2 * chunks.query);
     const TensorId product = step.workspace("merge: product, fp32", 2 * chunks.query);
@@ -66,7 +63,7 @@ void attend_to_chunks(Step& step, const Chunks& chunks, std::int64_t i) {
         step.release(block, block_lse);
     };
     if (!offload) {
-        step.to.loop(i, [&] { attend(false); });
+        step.to.loop(i, [&](std::int64_t) { attend(false); });
         attend(true);
         return;
     }
@@ -74,7 +71,7 @@ void attend_to_chunks(Step& step, const Chunks& chunks, std::int64_t i) {
         const TensorId key = step.attention("prefetched key", chunks.key);
         const TensorId value = step.attention("prefetched value", chunks.key);
         if (i > 1) from_host(step, "prefetch k, v", 2 * chunks.key);  // chunk 0 was still here for chunk 1
-        step.to.loop(i - 1, [&] {
+        step.to.loop(i - 1, [&](std::int64_t) {
             attend(false);
             step.to.allocate_again(key, "prefetched key", Group::attention, chunks.key);
             step.to.allocate_again(value, "prefetched value", Group::attention, chunks.key);
@@ -96,7 +93,6 @@ Kept fpdt_forward(Step& step, bool keep) {
     if (runs_in_one_chunk(work)) return usp_forward(step, keep);  // nothing is chunked: plain Ulysses
     const Chunks chunks = chunks_of(work);
     const bool offload = work.recipe.offload.chunks;
-    const bool lists = step.traits.megatron;
 
     Kept kept;
     if (offload) {
@@ -111,10 +107,8 @@ Kept fpdt_forward(Step& step, bool keep) {
         kept.lse = step.attention("log-sum-exp", work.lse);
         if (keep) kept.output = step.attention("chunks of output", work.query);
     }
-    TensorId outputs = no_tensor;
-    if (!lists) outputs = step.attention("attention output, my tokens", work.query);
     std::vector<TensorId> output_list;
-    if (lists) output_list.reserve(static_cast<std::size_t>(chunks.count));
+    output_list.reserve(static_cast<std::size_t>(chunks.count));
 
     TensorId held_query = no_tensor;
     TensorId held_sum = no_tensor;
@@ -138,14 +132,9 @@ Kept fpdt_forward(Step& step, bool keep) {
         held_value = own.value;
         held_output = step.attention("chunk output", chunks.query);
         step.eager("chunk output from fp32", 3 * chunks.query);
-        const TensorId mine = scatter_sequence(step, "chunk output, my tokens", chunks.query, false);
+        const TensorId mine = scatter_sequence(step, "chunk output, my tokens", {}, chunks.query, false);
         if (offload) to_host(step, "offload out, lse", chunks.query + chunks.lse);
-        if (lists) {
-            output_list.push_back(mine != no_tensor ? mine : step.attention("chunk output, my tokens", chunks.query));
-        } else {
-            step.copy("write chunk into output", 2 * chunks.query);
-            step.release(mine);
-        }
+        output_list.push_back(mine != no_tensor ? mine : step.attention("chunk output, my tokens", chunks.query));
     }
     // Backward starts with chunk 0, which is fetched back now.
     if (offload) {
@@ -157,18 +146,16 @@ Kept fpdt_forward(Step& step, bool keep) {
         from_host(step, "fetch chunk 0", 2 * chunks.query + 2 * chunks.key);
         settle(step);
     }
-    if (lists) {
-        outputs = step.attention("attention output, my tokens", work.query);
-        step.copy("concatenate chunk outputs", 2 * work.query);
-        for (const TensorId tensor : output_list) step.release(tensor);
-    }
+    const TensorId outputs = step.attention("attention output, my tokens", work.query);
+    step.copy("concatenate chunk outputs", 2 * work.query);
+    for (const TensorId tensor : output_list) step.release(tensor);
     step.release(held_query, held_sum, held_output, held_lse, held_key, held_value);
     kept.projected = outputs;
     if (!keep) {
         step.release(kept.query, kept.key, kept.value, kept.output, kept.lse);
         if (kept.key_raw != no_tensor) step.to.release(kept.key_raw);
     }
-    kept.result = output_projection(step);
+    kept.result = output_projection(step, kept.projected, 1);
     if (!keep) step.release(kept.projected);
     return kept;
 }

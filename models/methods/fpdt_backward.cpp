@@ -18,7 +18,7 @@ struct Backward {
 
 /// The gradient of one chunk of the output goes to the heads' owners, and waits on the host for later key chunks.
 void receive_output_gradient(const Backward& run) {
-    const TensorId received = gather_sequence(run.step, "gradient of output, my heads", run.chunks.query);
+    const TensorId received = gather_sequence(run.step, "gradient of output, my heads", {}, run.chunks.query);
     if (run.offload) to_host(run.step, "offload gradient of output", run.chunks.query);
     run.step.release(received);
 }
@@ -52,20 +52,19 @@ void project_chunk(const Backward& run) {
     Step& step = run.step;
     const Workload& work = step.work;
     const Chunks& chunks = run.chunks;
-    const bool lists = step.traits.megatron;
     const std::int64_t columns = work.model.query_width() + 2 * work.kv_heads * work.model.head_dim;
-    const TensorId turned = lists ? step.workspace("rotary backward, fp32", 2 * chunks.query) : no_tensor;
+    const TensorId turned = step.workspace("rotary backward, fp32", 2 * chunks.query);
     const TensorId narrow = step.attention("chunk gradient of query", chunks.query);
     step.eager("rotary embedding backward", 6 * (chunks.query + chunks.key), 4);
-    const TensorId mine = scatter_sequence(step, "chunk gradient of query, my tokens", chunks.query, false);
-    const TensorId key_mine = scatter_sequence(step, "chunk gradient of key, my tokens", chunks.key, false);
-    const TensorId value_mine = scatter_sequence(step, "chunk gradient of value, my tokens", chunks.key, false);
+    const TensorId mine = scatter_sequence(step, "chunk gradient of query, my tokens", {}, chunks.query, false);
+    const TensorId key_mine = scatter_sequence(step, "chunk gradient of key, my tokens", {}, chunks.key, false);
+    const TensorId value_mine = scatter_sequence(step, "chunk gradient of value, my tokens", {}, chunks.key, false);
     step.release(key_mine, value_mine);
     world_barrier(step);
     const TensorId fused = step.attention("chunk gradients of q, k, v, fused", chunks.query + 2 * chunks.key);
     const TensorId normed = run.offload ? step.attention("normed input of a chunk", chunks.hidden) : no_tensor;
     if (run.offload) from_host(step, "fetch normed input", chunks.hidden);
-    const TensorId piece = lists ? step.attention("gradient of normed input of a chunk", chunks.hidden) : no_tensor;
+    const TensorId piece = step.attention("gradient of normed input of a chunk", chunks.hidden);
     step.to.gemm("QKV projection of a chunk, input gradient", chunks.rows, work.model.hidden, columns);
     step.to.gemm("QKV projection of a chunk, weight gradient", columns, work.model.hidden, chunks.rows);
     step.release(turned, narrow, mine, fused, normed, piece);
@@ -78,10 +77,9 @@ TensorId fpdt_backward(Step& step, Kept& kept) {
     if (runs_in_one_chunk(work)) return usp_backward(step, kept);
     const Chunks chunks = chunks_of(work);
     const bool offload = work.recipe.offload.chunks;
-    const bool lists = step.traits.megatron;
     const Backward run{step, chunks, offload, step.to.reserve()};
 
-    const TensorId output_gradient = output_projection_backward(step, kept.projected);
+    const TensorId output_gradient = output_projection_backward(step, kept.projected, 1, true);
     // One tensor per chunk in the shipped code; together as large as the normed input.
     const TensorId input_gradients = step.attention("gradients of normed input, by chunk", work.hidden);
     TensorId host = no_tensor;
@@ -90,7 +88,7 @@ TensorId fpdt_backward(Step& step, Kept& kept) {
     if (offload) {
         host = host_buffer(step, "chunks of dq, fp32, and gradient of out",
                            chunks.count * (pinned(2 * chunks.query) + pinned(chunks.query)));
-        if (lists && chunks.count > 1) {
+        if (chunks.count > 1) {
             step.to.host_work("zero pinned dq buffers", HostWork::Kind::zero_fill,
                               2 * chunks.query.value * (chunks.count - 1));
         }
@@ -112,7 +110,7 @@ TensorId fpdt_backward(Step& step, Kept& kept) {
             step.to.allocate_again(run.query_chunk, "q, out, dout, dq of a chunk", Group::attention, 5 * chunks.query);
         });
         if (i == 0 && offload) step.release(kept.query, kept.output);
-        step.to.loop(chunks.count - 1 - i, [&] {
+        step.to.loop(chunks.count - 1 - i, [&](std::int64_t) {
             if (i == 0) receive_output_gradient(run);
             accumulate(run, false, [&] {
                 if (offload) fetch_next(run, i > 0);
@@ -140,10 +138,6 @@ TensorId fpdt_backward(Step& step, Kept& kept) {
     if (host != no_tensor) {
         to_host(step, "offload the last dq", 2 * chunks.query);
         step.release(host, kept.key_raw);
-    }
-    if (!lists) {
-        step.release(output_gradient);
-        return input_gradients;
     }
     const TensorId leftovers = step.attention("tensors of the last chunk", 4 * chunks.query + chunks.hidden);
     const TensorId joined = step.attention("gradient of normed input", work.hidden);

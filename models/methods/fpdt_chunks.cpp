@@ -37,11 +37,10 @@ void from_host(Step& step, const char* name, Bytes bytes) {
 
 void settle(Step& step) {
     step.to.wait(Stream::compute, step.to.record(Stream::host_to_device));
-    if (step.traits.megatron) step.to.host_wait("synchronise", Stream::compute);
+    step.to.host_wait("synchronise", Stream::compute);
 }
 
 void world_barrier(Step& step) {
-    if (!step.traits.megatron) return;
     step.to.collective("world barrier", Stream::ulysses, CollectiveKind::barrier, CommGroup::context, {0}, true);
     step.to.host_wait("world barrier", Stream::compute);
 }

@@ -13,18 +13,26 @@ namespace headroom {
 
 inline constexpr TensorId no_tensor = ~TensorId{0};
 
+/// What attention reads of its surroundings; given only where the schedule is described.
+struct Operands {
+    View input;                                                  ///< the normed hidden state [rows][D]
+    View query_weight, key_weight, value_weight, output_weight;  ///< [out][in]
+    View result_gradient;                                        ///< gradient of the attention result [rows][D]
+};
+
 /// Everything a method writes with.
 struct Step {
     Builder& to;
     const Workload& work;
     const Traits& traits;
     std::vector<TensorId>& weight_gradients;  ///< unsharded gradients of the running block, freed when it is reduced
+    Operands operands = {};
 
     TensorId attention(const char* name, Bytes bytes) { return to.allocate(name, Group::attention, bytes); }
     TensorId exchange(const char* name, Bytes bytes) { return to.allocate(name, Group::communication, bytes); }
     TensorId workspace(const char* name, Bytes bytes) { return to.allocate(name, Group::attention, bytes); }
-    void weight_gradient(const char* name, std::int64_t parameters) {
-        weight_gradients.push_back(to.allocate(name, Group::gradients, work.weights(parameters)));
+    TensorId weight_gradient(const char* name, std::int64_t parameters) {
+        return weight_gradients.emplace_back(to.allocate(name, Group::gradients, work.weights(parameters)));
     }
     void release(TensorId tensor) {
         if (tensor != no_tensor) to.release(tensor);
@@ -72,18 +80,38 @@ struct KernelWorkspace {
 };
 KernelWorkspace backward_workspace(AttentionKernel kernel, Bytes query, Bytes key, Bytes lse, std::int64_t group);
 
-/// Projections of the normed hidden state and their gradients.
-void project(Step& step, const char* name, std::int64_t columns);
-void project_backward(Step& step, const char* input_name, std::int64_t columns);
-/// Attention output -> hidden state, and back: frees `projected`, returns the gradient of it.
-TensorId output_projection(Step& step);
-TensorId output_projection_backward(Step& step, TensorId projected);
+/// y = x W^T for the columns of one of q, k, v: `rows` of the hidden state, W [columns][D], y
+/// [blocks][rows][columns/blocks].
+struct Projection {
+    std::int64_t rows, columns, blocks;
+    View input, weight;
+};
+Projection projection(const Step& step, std::int64_t columns, View weight);
+
+Product forward_product(const Step& step, const Projection& of, View result);
+/// Gradient of the input; sums over blocks.
+Product input_product(const Step& step, const Projection& of, View gradient, View input_gradient, bool accumulate);
+Product weight_product(const Step& step, const Projection& of, View gradient, View weight_gradient, bool accumulate);
+
+void project(Step& step, const char* name, const Projection& of, View result);
+/// The gradients of the input (added to it with `accumulate`) and of the weights.
+void project_backward(Step& step, const char* input_name, const Projection& of, View gradient, View input_gradient,
+                      bool accumulate, View weight_gradient);
+/// Attention output [blocks][rows][H*d/blocks] -> hidden state.
+/// `chunks` row groups of such blocks lie behind each other where FPDT made them.
+TensorId output_projection(Step& step, TensorId projected, std::int64_t blocks, std::int64_t chunks = 1);
+/// Returns the gradient of `projected`, and frees that where the caller does not need it any more.
+TensorId output_projection_backward(Step& step, TensorId projected, std::int64_t blocks, bool frees,
+                                    std::int64_t chunks = 1);
 
 /// All-to-all that turns sequence shards into head shards; returns the tensor of the head shard. The caller frees
-/// `sent` when it no longer needs it.
-TensorId gather_sequence(Step& step, const char* name, Bytes bytes);
+/// `from` when it no longer needs it.
+TensorId gather_sequence(Step& step, const char* name, View from, Bytes bytes);
 /// The inverse. `single_head` saves the copy before it: the view is already contiguous.
-TensorId scatter_sequence(Step& step, const char* name, Bytes bytes, bool single_head);
+TensorId scatter_sequence(Step& step, const char* name, View from, Bytes bytes, bool single_head);
+
+/// The exchange alone, between tensors that exist.
+void exchange_into(Step& step, View from, View to, Bytes bytes);
 
 /// Runs attention forward from the normed hidden state; with `keep`, leaves what backward needs, else only `result`.
 Kept attention_forward(Step& step, bool keep);
@@ -92,6 +120,7 @@ Kept attention_forward(Step& step, bool keep);
 TensorId attention_backward(Step& step, Kept& kept);
 
 /// Rotary embedding of q and k, in place or as the eager complex product; and its gradient.
+/// Both are blocks of the Ulysses degree.
 void rotate(Step& step, TensorId& query, TensorId& key);
 void rotate_backward(Step& step, TensorId& query_gradient, TensorId& key_gradient);
 
@@ -113,5 +142,7 @@ Kept native_forward(Step& step, bool keep);
 TensorId native_backward(Step& step, Kept& kept);
 Kept fpdt_forward(Step& step, bool keep);
 TensorId fpdt_backward(Step& step, Kept& kept);
+Kept fpdt_lean_forward(Step& step, bool keep);
+TensorId fpdt_lean_backward(Step& step, Kept& kept);
 
 }  // namespace headroom

@@ -113,9 +113,9 @@ Kept native_forward(Step& step, bool keep) {
     kept.query = step.attention("query", work.query);
     TensorId key = step.attention("key", work.key);
     const TensorId value = step.attention("value", work.key);
-    project(step, "query projection", work.model.query_width());
-    project(step, "key projection", kv_width);
-    project(step, "value projection", kv_width);
+    project(step, "query projection", projection(step, work.model.query_width(), {}), {});
+    project(step, "key projection", projection(step, kv_width, {}), {});
+    project(step, "value projection", projection(step, kv_width, {}), {});
     rotate(step, kept.query, key);
     kept.key = key;
     kept.value = value;
@@ -142,7 +142,7 @@ Kept native_forward(Step& step, bool keep) {
     kept.projected = step.attention("attention output, tokens first", work.query);
     step.transpose("transpose attention output", 2 * work.query);
     if (!keep) step.release(kept.output);
-    kept.result = output_projection(step);
+    kept.result = output_projection(step, kept.projected, 1);
     if (!keep) step.release(kept.projected);
     return kept;
 }
@@ -152,7 +152,7 @@ TensorId native_backward(Step& step, Kept& kept) {
     const Bytes query = work.query;
     const Bytes key = travelling_bytes(step);
     const bool eager = step.traits.eager_merge;
-    const TensorId output_gradient = output_projection_backward(step, kept.projected);
+    const TensorId output_gradient = output_projection_backward(step, kept.projected, 1, true);
     const TensorId sums = step.attention("gradients of query, key, value, fp32", 2 * query + 4 * key);
     TensorId contiguous = no_tensor;
     TensorId lse_copy = no_tensor;
@@ -203,11 +203,14 @@ TensorId native_backward(Step& step, Kept& kept) {
     rotate_backward(step, query_gradient, key_gradient);
     const TensorId input_gradient = step.attention("gradient of normed input", work.hidden);
     step.weight_gradient("gradient of wq", work.parameters.query);
-    project_backward(step, "query projection, input gradient", work.model.query_width());
+    project_backward(step, "query projection, input gradient", projection(step, work.model.query_width(), {}), {}, {},
+                     false, {});
     step.weight_gradient("gradient of wk and wv", work.parameters.key_value);
     const TensorId other = step.attention("gradient of normed input, from key and value", 2 * work.hidden);
-    project_backward(step, "key projection, input gradient", work.model.kv_width());
-    project_backward(step, "value projection, input gradient", work.model.kv_width());
+    project_backward(step, "key projection, input gradient", projection(step, work.model.kv_width(), {}), {}, {}, false,
+                     {});
+    project_backward(step, "value projection, input gradient", projection(step, work.model.kv_width(), {}), {}, {},
+                     false, {});
     step.eager("add input gradients", 6 * work.hidden, 2);
     step.release(other, query_gradient, key_gradient, value_gradient);
     return input_gradient;

@@ -24,33 +24,128 @@ KernelWorkspace backward_workspace(AttentionKernel kernel, Bytes query, Bytes ke
     return need;
 }
 
-void project(Step& step, const char* name, std::int64_t columns) {
-    step.to.gemm(name, step.work.tokens, columns, step.work.model.hidden);
+Projection projection(const Step& step, std::int64_t columns, View weight) {
+    return {step.work.tokens, columns, step.work.recipe.ulysses, step.operands.input, weight};
 }
 
-void project_backward(Step& step, const char* input_name, std::int64_t columns) {
-    step.to.gemm(input_name, step.work.tokens, step.work.model.hidden, columns);
-    step.to.gemm("weight gradient", columns, step.work.model.hidden, step.work.tokens);
+Product forward_product(const Step& step, const Projection& of, View result) {
+    const std::int64_t hidden = step.work.model.hidden;
+    const std::int64_t width = of.columns / of.blocks;
+    return {.m = of.rows,
+            .n = width,
+            .k = hidden,
+            .batch = of.blocks,
+            .a = {of.input, hidden, 0, false},
+            .b = {of.weight, hidden, width * hidden, true},
+            .c = {result, width, of.rows * width, false}};
 }
 
-TensorId output_projection(Step& step) {
-    const TensorId result = step.attention("attention result", step.work.hidden);
-    step.to.gemm("output projection", step.work.tokens, step.work.model.hidden, step.work.model.query_width());
+Product input_product(const Step& step, const Projection& of, View gradient, View input_gradient, bool accumulate) {
+    const std::int64_t hidden = step.work.model.hidden;
+    const std::int64_t width = of.columns / of.blocks;
+    return {.m = of.rows,
+            .n = hidden,
+            .k = width,
+            .batch = of.blocks,
+            .a = {gradient, width, of.rows * width, false},
+            .b = {of.weight, hidden, width * hidden, false},
+            .c = {input_gradient, hidden, 0, false},
+            .accumulate = accumulate};
+}
+
+Product weight_product(const Step& step, const Projection& of, View gradient, View weight_gradient, bool accumulate) {
+    const std::int64_t hidden = step.work.model.hidden;
+    const std::int64_t width = of.columns / of.blocks;
+    return {.m = width,
+            .n = hidden,
+            .k = of.rows,
+            .batch = of.blocks,
+            .a = {gradient, width, of.rows * width, true},
+            .b = {of.input, hidden, 0, false},
+            .c = {weight_gradient, hidden, width * hidden, false},
+            .accumulate = accumulate};
+}
+
+void project(Step& step, const char* name, const Projection& of, View result) {
+    step.to.gemm(name, of.rows, of.columns, step.work.model.hidden);
+    step.to.computes(forward_product(step, of, result));
+}
+
+void project_backward(Step& step, const char* input_name, const Projection& of, View gradient, View input_gradient,
+                      bool accumulate, View weight_gradient) {
+    step.to.gemm(input_name, of.rows, step.work.model.hidden, of.columns);
+    step.to.computes(input_product(step, of, gradient, input_gradient, accumulate));
+    step.to.gemm("weight gradient", of.columns, step.work.model.hidden, of.rows);
+    step.to.computes(weight_product(step, of, gradient, weight_gradient, false));
+}
+
+TensorId output_projection(Step& step, TensorId projected, std::int64_t blocks, std::int64_t chunks) {
+    const Workload& work = step.work;
+    const std::int64_t rows = work.tokens / chunks;
+    const std::int64_t hidden = work.model.hidden;
+    const std::int64_t columns = work.model.query_width();
+    const std::int64_t width = columns / blocks;
+    const TensorId result = step.attention("attention result", work.hidden);
+    step.to.gemm("output projection", work.tokens, hidden, columns);
+    for (std::int64_t chunk = 0; chunk < chunks && step.to.describing(); ++chunk) {
+        step.to.computes(
+            Product{.m = rows,
+                    .n = hidden,
+                    .k = width,
+                    .batch = blocks,
+                    .a = {View(projected) + chunk * (work.query.value / chunks), width, rows * width, false},
+                    .b = {step.operands.output_weight, columns, width, true},
+                    .c = {View(result) + chunk * (work.hidden.value / chunks), hidden, 0, false}});
+    }
     return result;
 }
 
-TensorId output_projection_backward(Step& step, TensorId projected) {
-    const TensorId gradient = step.attention("gradient of projected output", step.work.query);
-    step.weight_gradient("gradient of wo", step.work.parameters.output);
-    step.to.gemm("output projection, input gradient", step.work.tokens, step.work.model.query_width(),
-                 step.work.model.hidden);
-    step.to.gemm("output projection, weight gradient", step.work.model.hidden, step.work.model.query_width(),
-                 step.work.tokens);
-    step.release(projected);
+TensorId output_projection_backward(Step& step, TensorId projected, std::int64_t blocks, bool frees,
+                                    std::int64_t chunks) {
+    const Workload& work = step.work;
+    const std::int64_t rows = work.tokens / chunks;
+    const std::int64_t hidden = work.model.hidden;
+    const std::int64_t columns = work.model.query_width();
+    const std::int64_t width = columns / blocks;
+    const TensorId gradient = step.attention("gradient of projected output", work.query);
+    const TensorId weight = step.weight_gradient("gradient of wo", work.parameters.output);
+    const auto result_gradient = [&](std::int64_t chunk) {
+        return step.operands.result_gradient + chunk * (work.hidden.value / chunks);
+    };
+    const auto part = [&](TensorId tensor, std::int64_t chunk) {
+        return View(tensor) + chunk * (work.query.value / chunks);
+    };
+    step.to.gemm("output projection, input gradient", work.tokens, columns, hidden);
+    for (std::int64_t chunk = 0; chunk < chunks && step.to.describing(); ++chunk) {
+        step.to.computes(Product{.m = rows,
+                                 .n = width,
+                                 .k = hidden,
+                                 .batch = blocks,
+                                 .a = {result_gradient(chunk), hidden, 0, false},
+                                 .b = {step.operands.output_weight, columns, width, false},
+                                 .c = {part(gradient, chunk), width, rows * width, false}});
+    }
+    step.to.gemm("output projection, weight gradient", hidden, columns, work.tokens);
+    for (std::int64_t chunk = 0; chunk < chunks && step.to.describing(); ++chunk) {
+        step.to.computes(Product{.m = hidden,
+                                 .n = width,
+                                 .k = rows,
+                                 .batch = blocks,
+                                 .a = {result_gradient(chunk), hidden, 0, true},
+                                 .b = {part(projected, chunk), width, rows * width, false},
+                                 .c = {weight, columns, width, false},
+                                 .accumulate = chunk > 0});
+    }
+    if (frees) step.release(projected);
     return gradient;
 }
 
-TensorId gather_sequence(Step& step, const char* name, Bytes bytes) {
+void exchange_into(Step& step, View from, View to, Bytes bytes) {
+    step.to.collective("all-to-all", Stream::ulysses, CollectiveKind::all_to_all, CommGroup::ulysses, bytes, true);
+    step.to.computes(Exchange{{from, to, bytes.value}});
+}
+
+TensorId gather_sequence(Step& step, const char* name, View from, Bytes bytes) {
     const bool copies = step.traits.exchange_copies;
     if (step.work.recipe.ulysses == 1) {
         // Nothing to exchange; the shipped helper still allocates a buffer that nobody reads.
@@ -63,12 +158,12 @@ TensorId gather_sequence(Step& step, const char* name, Bytes bytes) {
         step.transpose("copy before all-to-all", 2 * bytes);
     }
     const TensorId received = step.attention(name, bytes);
-    step.to.collective("all-to-all", Stream::ulysses, CollectiveKind::all_to_all, CommGroup::ulysses, bytes, true);
+    exchange_into(step, from, received, bytes);
     step.release(send);
     return received;
 }
 
-TensorId scatter_sequence(Step& step, const char* name, Bytes bytes, bool single_head) {
+TensorId scatter_sequence(Step& step, const char* name, View from, Bytes bytes, bool single_head) {
     const bool copies = step.traits.exchange_copies;
     const bool alone = step.work.recipe.ulysses == 1;
     if (alone && !step.traits.copies_alone) return no_tensor;
@@ -79,7 +174,7 @@ TensorId scatter_sequence(Step& step, const char* name, Bytes bytes, bool single
     }
     if (!copies) {
         const TensorId received = step.attention(name, bytes);
-        step.to.collective("all-to-all", Stream::ulysses, CollectiveKind::all_to_all, CommGroup::ulysses, bytes, true);
+        exchange_into(step, from, received, bytes);
         return received;
     }
     const TensorId received = step.exchange("all-to-all receive buffer", bytes);
@@ -99,7 +194,7 @@ Kept attention_forward(Step& step, bool keep) {
         case Method::native:
             return native_forward(step, keep);
         case Method::fpdt:
-            return fpdt_forward(step, keep);
+            return step.traits.megatron ? fpdt_forward(step, keep) : fpdt_lean_forward(step, keep);
         case Method::upipe:
             return upipe_forward(step, keep);
         case Method::ring:
@@ -115,7 +210,7 @@ TensorId attention_backward(Step& step, Kept& kept) {
         case Method::native:
             return native_backward(step, kept);
         case Method::fpdt:
-            return fpdt_backward(step, kept);
+            return step.traits.megatron ? fpdt_backward(step, kept) : fpdt_lean_backward(step, kept);
         case Method::upipe:
             return upipe_backward(step, kept);
         case Method::ring:

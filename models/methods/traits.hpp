@@ -29,6 +29,8 @@ struct Traits {
     bool eager_merge = false;
     /// Tiled norm and MLP gather their tiles in a list and concatenate it (ulysses_sp.py:880-1011): twice the output.
     bool tile_concatenation = false;
+    /// The input gradients of UPipe's stages are added by kernels of their own, not by the product that makes them.
+    bool adds_input_gradients = false;
     /// UPipe permutes the heads of the whole output with an index copy (model.py:416-428).
     bool head_permutation = false;
     /// The rotary table is built for the whole context on every rank and never shrinks (train.py:377-395).
@@ -56,6 +58,7 @@ constexpr Traits traits_of(Implementation implementation) {
             traits.eager_merge = true;
             traits.tile_concatenation = true;
             traits.head_permutation = true;
+            traits.adds_input_gradients = true;
             traits.full_rotary_table = true;
             traits.copies_alone = true;
             traits.repeats_kv_heads = implementation == Implementation::untied_ulysses;

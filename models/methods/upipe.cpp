@@ -9,6 +9,7 @@
 //
 // Backward recomputes q, k, v of each stage, so a stage's buffers are all that attention ever holds beside x and out.
 #include <algorithm>
+#include <array>
 
 #include "models/methods/method.hpp"
 
@@ -28,6 +29,8 @@ struct Stages {
     std::int64_t group;  ///< query heads per KV head inside the kernel
     bool single_head;    ///< one head on each rank: views need no copy
 
+    std::int64_t query_weight(std::int64_t stage) const { return stage * query_width; }  ///< first row of Wq
+    std::int64_t key_weight(std::int64_t stage) const { return stage / reuse * key_width; }
     bool loads_chunk(std::int64_t stage) const { return stage % reuse == 0; }
     bool drops_chunk(std::int64_t stage) const { return stage % reuse == reuse - 1; }
 };
@@ -59,20 +62,34 @@ Attention stage_kernel(const Workload& work, const Stages& stages, bool backward
             .backward = backward};
 }
 
-void rotate_stage(Step& step, Bytes tensor) {
+/// `tensor` holds `columns` of q or k in blocks; `back` turns a gradient.
+void rotate_stage(Step& step, Bytes bytes, View tensor, std::int64_t columns, bool back) {
     if (!step.traits.eager_rotary) {
-        step.eager("rotary embedding", 2 * tensor + step.work.rotary);
+        const std::int64_t blocks = step.work.recipe.ulysses;
+        step.eager("rotary embedding", 2 * bytes + step.work.rotary);
+        step.to.computes(Rotary{tensor, blocks, step.work.tokens, columns / blocks, -1, back});
         return;
     }
     // A Triton kernel in place, after contiguous copies of cos and sin at every call (rotary.py:69-86).
     const TensorId tables = step.workspace("contiguous cos and sin", step.work.rotary);
-    step.eager("rotary embedding", 2 * tensor + 4 * step.work.rotary, 3);
+    step.eager("rotary embedding", 2 * bytes + 4 * step.work.rotary, 3);
     step.release(tables);
 }
 
 /// All heads in one stage leave nothing to chunk. The shipped code still goes through its stage loop.
 bool is_ulysses(const Step& step, const Stages& stages) {
     return stages.count == 1 && step.work.recipe.implementation == Implementation::lean;
+}
+
+Projection query_projection(const Step& step, const Stages& stages, std::int64_t stage) {
+    const Bytes row = step.work.weights(step.work.model.hidden);
+    return projection(step, stages.query_width, step.operands.query_weight + (stages.query_weight(stage) * row).value);
+}
+
+/// Of K or V, `weight`.
+Projection key_projection(const Step& step, const Stages& stages, std::int64_t stage, View weight) {
+    const Bytes row = step.work.weights(step.work.model.hidden);
+    return projection(step, stages.key_width, weight + (stages.key_weight(stage) * row).value);
 }
 
 struct StageTensors {
@@ -83,24 +100,25 @@ struct StageTensors {
 void load_stage(Step& step, const Stages& stages, std::int64_t stage, StageTensors& held) {
     const bool chunk = stages.loads_chunk(stage);
     TensorId query = step.attention("stage query", stages.query);
-    project(step, "query projection of a stage", stages.query_width);
+    project(step, "query projection of a stage", query_projection(step, stages, stage), query);
     TensorId key = no_tensor;
     TensorId value = no_tensor;
     if (chunk) {
         key = step.attention("stage key", stages.key);
         value = step.attention("stage value", stages.key);
-        project(step, "key projection of a chunk", stages.key_width);
-        project(step, "value projection of a chunk", stages.key_width);
+        project(step, "key projection of a chunk", key_projection(step, stages, stage, step.operands.key_weight), key);
+        project(step, "value projection of a chunk", key_projection(step, stages, stage, step.operands.value_weight),
+                value);
     }
     if (step.work.model.qk_norm != QkNorm::none) {
         const Bytes normed = chunk ? stages.query + stages.key : stages.query;
         step.to.memory_bound("QK norm", MemoryKernel::norm_forward, normed, normed);
     }
-    rotate_stage(step, stages.query);
-    if (chunk) rotate_stage(step, stages.key);
+    rotate_stage(step, stages.query, query, stages.query_width, false);
+    if (chunk) rotate_stage(step, stages.key, key, stages.key_width, false);
 
     const auto exchange = [&](const char* name, TensorId& tensor, Bytes bytes) {
-        const TensorId received = gather_sequence(step, name, bytes);
+        const TensorId received = gather_sequence(step, name, tensor, bytes);
         if (received == no_tensor) return tensor;
         if (!step.traits.keeps_sent) {
             step.release(tensor);
@@ -116,13 +134,29 @@ void load_stage(Step& step, const Stages& stages, std::int64_t stage, StageTenso
     if (step.work.recipe.ulysses > 1) step.release(query, key, value);
 }
 
+/// The gradients of a K/V chunk, summed over the stages that share it.
+void add_chunk(Step& step, const Stages& stages, std::int64_t stage, std::array<TensorId, 2> terms,
+               std::array<TensorId, 2> sums) {
+    step.eager("add chunk gradients", 6 * stages.key, 2);
+    const std::int64_t bytes = stages.key.value;
+    if (stages.loads_chunk(stage)) {
+        step.to.computes(Transfer{{Move{terms[0], sums[0], bytes}, Move{terms[1], sums[1], bytes}}});
+        return;
+    }
+    for (std::size_t i = 0; i < 2; ++i) {
+        step.to.computes(AddTo{sums[i], terms[i], bytes / step.work.element, false});
+    }
+}
+
 /// Forward over the ring passes Q, not K and V: every rank attends with visiting queries to its own keys.
-void attend(Step& step, const Stages& stages, TensorId& output) {
+void attend(Step& step, const Stages& stages, const StageTensors& held, View lse, TensorId& output) {
     const Workload& work = step.work;
     const bool alone = work.recipe.ring == 1;
     if (alone && !step.traits.fp32_output) {
         output = step.attention("stage output", stages.query);
         step.to.attention("attention", stage_kernel(work, stages, false));
+        step.to.computes(AttentionCall{
+            .query = held.query, .key = held.key, .value = held.value, .output = output, .exponent = lse});
         return;
     }
     const TensorId visiting = step.exchange("ring receive buffer", stages.query);
@@ -183,13 +217,14 @@ Kept upipe_forward(Step& step, bool keep) {
     for (std::int64_t stage = 0; stage < stages.count; ++stage) {
         load_stage(step, stages, stage, held);
         TensorId output = no_tensor;
-        attend(step, stages, output);
+        attend(step, stages, held, View(kept.lse) + stage * stages.lse.value, output);
         step.release(held.query);
         if (stages.drops_chunk(stage)) step.release(held.key, held.value);
-        const TensorId mine = scatter_sequence(step, "stage output, my tokens", stages.query, stages.single_head);
-        if (step.traits.exchange_copies || work.recipe.ulysses > 1) {
-            step.copy("write stage into output", 2 * stages.query);
-        }
+        const TensorId mine =
+            scatter_sequence(step, "stage output, my tokens", output, stages.query, stages.single_head);
+        step.copy("write stage into output", 2 * stages.query);
+        step.to.computes(Transfer{{Move{mine == no_tensor ? output : mine,
+                                        View(kept.output) + stage * stages.query.value, stages.query.value}}});
         step.release(output, mine);
     }
     kept.projected = kept.output;
@@ -200,7 +235,7 @@ Kept upipe_forward(Step& step, bool keep) {
         step.copy("permute heads", 2 * work.query);
         if (!keep) step.release(kept.output);
     }
-    kept.result = output_projection(step);
+    kept.result = output_projection(step, kept.projected, stages.count * work.recipe.ulysses);
     if (!keep) step.release(kept.projected);
     return kept;
 }
@@ -211,8 +246,8 @@ TensorId upipe_backward(Step& step, Kept& kept) {
     if (is_ulysses(step, stages)) return usp_backward(step, kept);
     const bool ring = work.recipe.ring > 1;
     const bool sums_chunk = stages.reuse > 1 || ring;
-    TensorId output_gradient =
-        output_projection_backward(step, kept.projected == kept.output ? no_tensor : kept.projected);
+    TensorId output_gradient = output_projection_backward(step, kept.projected, stages.count * work.recipe.ulysses,
+                                                          kept.projected != kept.output);
     if (step.traits.head_permutation) {
         const TensorId permuted = step.attention("gradient of output", work.query);
         step.to.host_wait("head index on the host", Stream::compute);
@@ -222,15 +257,20 @@ TensorId upipe_backward(Step& step, Kept& kept) {
     }
 
     const TensorId input_gradient = step.attention("gradient of normed input", work.hidden);
-    step.weight_gradient("gradient of wq", work.parameters.query);
-    step.weight_gradient("gradient of wk and wv", work.parameters.key_value);
+    const Bytes weight_row = work.weights(work.model.hidden);
+    const View query_weight = step.weight_gradient("gradient of wq", work.parameters.query);
+    const View key_weight = step.weight_gradient("gradient of wk and wv", work.parameters.key_value);
+    const View value_weight = key_weight + (work.kv_heads * work.model.head_dim * weight_row).value;
     StageTensors held;
     TensorId key_sum = no_tensor;
     TensorId value_sum = no_tensor;
     for (std::int64_t stage = 0; stage < stages.count; ++stage) {
         load_stage(step, stages, stage, held);
-        const TensorId output = gather_sequence(step, "stage output, my heads", stages.query);
-        const TensorId gradient = gather_sequence(step, "stage gradient of output, my heads", stages.query);
+        const View output_slice = View(kept.output) + stage * stages.query.value;
+        const View gradient_slice = View(output_gradient) + stage * stages.query.value;
+        const TensorId output = gather_sequence(step, "stage output, my heads", output_slice, stages.query);
+        const TensorId gradient =
+            gather_sequence(step, "stage gradient of output, my heads", gradient_slice, stages.query);
 
         const TensorId query_gradient = step.attention("stage gradient of query", stages.query);
         const TensorId key_gradient = step.attention("chunk gradient of key", stages.key);
@@ -284,22 +324,38 @@ TensorId upipe_backward(Step& step, Kept& kept) {
             step.release(next, wide_query, wide_keys, received, narrow_keys, query_gradient);
         } else {
             const TensorId accumulator = step.workspace("attention kernel: dQ accumulator", need.query_accumulator);
+            const TensorId row_sums = work.recipe.implementation == Implementation::lean
+                                          ? step.workspace("attention kernel: row sums", need.row_sums)
+                                          : no_tensor;
             step.to.attention("attention backward", stage_kernel(work, stages, true));
-            step.release(accumulator);
+            step.to.computes(AttentionCall{.query = held.query,
+                                           .key = held.key,
+                                           .value = held.value,
+                                           .output = output == no_tensor ? output_slice : View(output),
+                                           .exponent = View(kept.lse) + stage * stages.lse.value,
+                                           .output_gradient = gradient == no_tensor ? gradient_slice : View(gradient),
+                                           .query_gradient = query_gradient,
+                                           .key_gradient = key_gradient,
+                                           .value_gradient = value_gradient,
+                                           .accumulator = accumulator,
+                                           .delta = row_sums});
+            step.release(accumulator, row_sums);
         }
-        if (sums_chunk) step.eager("add chunk gradients", 6 * stages.key, 2);
+        if (sums_chunk) add_chunk(step, stages, stage, {key_gradient, value_gradient}, {key_sum, value_sum});
         step.release(key_accumulators, gradient, output, held.query);
 
         const auto exchange_back = [&](const char* name, TensorId tensor, Bytes bytes) {
-            const TensorId mine = scatter_sequence(step, name, bytes, stages.single_head);
+            const TensorId mine = scatter_sequence(step, name, tensor, bytes, stages.single_head);
             if (mine == no_tensor) return tensor;
             step.release(tensor);
             return mine;
         };
         const TensorId query_mine = exchange_back("stage gradient of query, my tokens", narrow_query, stages.query);
-        rotate_stage(step, stages.query);
-        step.eager("accumulate input gradient", 2 * work.hidden);
-        project_backward(step, "query projection of a stage, input gradient", stages.query_width);
+        rotate_stage(step, stages.query, query_mine, stages.query_width, true);
+        if (step.traits.adds_input_gradients) step.eager("accumulate input gradient", 2 * work.hidden);
+        project_backward(step, "query projection of a stage, input gradient", query_projection(step, stages, stage),
+                         query_mine, input_gradient, stage > 0,
+                         query_weight + (stages.query_weight(stage) * weight_row).value);
         step.release(query_mine);
         if (sums_chunk) step.release(key_gradient, value_gradient);
         if (!stages.drops_chunk(stage)) {
@@ -311,10 +367,15 @@ TensorId upipe_backward(Step& step, Kept& kept) {
             exchange_back("chunk gradient of key, my tokens", sums_chunk ? key_sum : key_gradient, stages.key);
         const TensorId value_mine =
             exchange_back("chunk gradient of value, my tokens", sums_chunk ? value_sum : value_gradient, stages.key);
-        rotate_stage(step, stages.key);
-        project_backward(step, "key projection of a chunk, input gradient", stages.key_width);
-        project_backward(step, "value projection of a chunk, input gradient", stages.key_width);
-        step.eager("accumulate input gradient", 4 * work.hidden, 2);
+        rotate_stage(step, stages.key, key_mine, stages.key_width, true);
+        const std::int64_t chunk_offset = (stages.key_weight(stage) * weight_row).value;
+        project_backward(step, "key projection of a chunk, input gradient",
+                         key_projection(step, stages, stage, step.operands.key_weight), key_mine, input_gradient, true,
+                         key_weight + chunk_offset);
+        project_backward(step, "value projection of a chunk, input gradient",
+                         key_projection(step, stages, stage, step.operands.value_weight), value_mine, input_gradient,
+                         true, value_weight + chunk_offset);
+        if (step.traits.adds_input_gradients) step.eager("accumulate input gradient", 4 * work.hidden, 2);
         step.release(key_mine, value_mine);
     }
     step.release(output_gradient, kept.output, kept.lse);

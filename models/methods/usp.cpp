@@ -40,7 +40,7 @@ void normalise_backward(Step& step, Kept& kept, QkvGradients& gradients) {
 
 /// Exchanges one of q, k, v. The shipped code keeps what it sent alive; `sent` collects it.
 TensorId exchange_in(Step& step, const char* name, TensorId tensor, Bytes bytes) {
-    const TensorId received = gather_sequence(step, name, bytes);
+    const TensorId received = gather_sequence(step, name, tensor, bytes);
     if (received == no_tensor) return tensor;
     if (!step.traits.keeps_sent) step.release(tensor);
     return received;
@@ -49,9 +49,17 @@ TensorId exchange_in(Step& step, const char* name, TensorId tensor, Bytes bytes)
 TensorId exchange_gradient(Step& step, const char* name, TensorId gradient, Bytes bytes) {
     if (step.work.recipe.ulysses == 1) return gradient;
     const TensorId received =
-        scatter_sequence(step, name, bytes, bytes == step.work.query && one_query_head(step.work));
+        scatter_sequence(step, name, gradient, bytes, bytes == step.work.query && one_query_head(step.work));
     step.release(gradient);
     return received;
+}
+
+void turn(Step& step, TensorId query, TensorId key, bool back) {
+    const Workload& work = step.work;
+    const std::int64_t blocks = work.recipe.ulysses;
+    const std::int64_t kv_width = work.kv_heads * work.model.head_dim;
+    step.to.computes(Rotary{query, blocks, work.tokens, work.model.query_width() / blocks, -1, back});
+    step.to.computes(Rotary{key, blocks, work.tokens, kv_width / blocks, -1, back});
 }
 
 }  // namespace
@@ -60,6 +68,7 @@ void rotate(Step& step, TensorId& query, TensorId& key) {
     const Workload& work = step.work;
     if (!step.traits.eager_rotary) {
         step.eager("rotary embedding", 2 * (work.query + work.key) + work.rotary, 2);
+        turn(step, query, key, false);
         return;
     }
     const TensorId wide_query = step.attention("rotary: query, fp32", 2 * work.query);
@@ -78,6 +87,7 @@ void rotate_backward(Step& step, TensorId& query_gradient, TensorId& key_gradien
     const Workload& work = step.work;
     if (!step.traits.eager_rotary) {
         step.eager("rotary embedding backward", 2 * (work.query + work.key) + work.rotary, 2);
+        turn(step, query_gradient, key_gradient, true);
         return;
     }
     const auto turn_back = [&](TensorId& gradient, Bytes bytes) {
@@ -99,9 +109,10 @@ Kept usp_forward(Step& step, bool keep) {
     kept.query = step.attention("query", work.query);
     kept.key = step.attention("key", work.key);
     kept.value = step.attention("value", work.key);
-    project(step, "query projection", work.model.query_width());
-    project(step, "key projection", kv_width);
-    project(step, "value projection", kv_width);
+    const Operands& from = step.operands;
+    project(step, "query projection", projection(step, work.model.query_width(), from.query_weight), kept.query);
+    project(step, "key projection", projection(step, kv_width, from.key_weight), kept.key);
+    project(step, "value projection", projection(step, kv_width, from.value_weight), kept.value);
     normalise(step, kept, keep);
     rotate(step, kept.query, kept.key);
 
@@ -112,14 +123,15 @@ Kept usp_forward(Step& step, bool keep) {
     ring_forward(step, kept);
     if (!keep && work.recipe.ulysses > 1) step.release(kept.query, kept.key, kept.value);
 
-    kept.projected = scatter_sequence(step, "attention output, my tokens", work.query, one_query_head(work));
+    kept.projected =
+        scatter_sequence(step, "attention output, my tokens", kept.output, work.query, one_query_head(work));
     if (kept.projected == no_tensor) kept.projected = kept.output;
     if (work.recipe.ulysses > 1 && step.traits.keeps_sent) step.release(sent[0], sent[1], sent[2]);
     if (!keep && work.recipe.ulysses == 1) step.release(kept.query, kept.key, kept.value);
     if (!keep && kept.output != kept.projected) step.release(kept.output);
     if (!keep) step.release(kept.lse);
 
-    kept.result = output_projection(step);
+    kept.result = output_projection(step, kept.projected, work.recipe.ulysses);
     if (!keep) step.release(kept.projected);
     return kept;
 }
@@ -127,8 +139,9 @@ Kept usp_forward(Step& step, bool keep) {
 TensorId usp_backward(Step& step, Kept& kept) {
     const Workload& work = step.work;
     const std::int64_t kv_width = work.kv_heads * work.model.head_dim;
-    TensorId gradient = output_projection_backward(step, kept.projected == kept.output ? no_tensor : kept.projected);
-    const TensorId received = gather_sequence(step, "gradient of output, my heads", work.query);
+    TensorId gradient =
+        output_projection_backward(step, kept.projected, work.recipe.ulysses, kept.projected != kept.output);
+    const TensorId received = gather_sequence(step, "gradient of output, my heads", gradient, work.query);
     if (received != no_tensor) {
         step.release(gradient);
         gradient = received;
@@ -140,23 +153,31 @@ TensorId usp_backward(Step& step, Kept& kept) {
     rotate_backward(step, gradients.query, gradients.key);
     normalise_backward(step, kept, gradients);
 
+    const Operands& from = step.operands;
+    const Projection of_query = projection(step, work.model.query_width(), from.query_weight);
+    const Projection of_key = projection(step, kv_width, from.key_weight);
+    const Projection of_value = projection(step, kv_width, from.value_weight);
     const TensorId input_gradient = step.attention("gradient of normed input", work.hidden);
-    step.weight_gradient("gradient of wq", work.parameters.query);
-    project_backward(step, "query projection, input gradient", work.model.query_width());
+    const TensorId query_weight = step.weight_gradient("gradient of wq", work.parameters.query);
+    project_backward(step, "query projection, input gradient", of_query, gradients.query, input_gradient, false,
+                     query_weight);
     step.release(gradients.query);
-    step.weight_gradient("gradient of wk and wv", work.parameters.key_value);
+    const View key_weight = step.weight_gradient("gradient of wk and wv", work.parameters.key_value);
+    const View value_weight = key_weight + work.weights(kv_width * work.model.hidden).value;
     if (step.traits.keeps_sent) {
         // Autograd sums the three input gradients out of place.
         const TensorId from_key = step.attention("gradient of normed input, from key", work.hidden);
-        project_backward(step, "key projection, input gradient", kv_width);
+        project_backward(step, "key projection, input gradient", of_key, gradients.key, from_key, false, key_weight);
         const TensorId from_value = step.attention("gradient of normed input, from value", work.hidden);
-        project_backward(step, "value projection, input gradient", kv_width);
+        project_backward(step, "value projection, input gradient", of_value, gradients.value, from_value, false,
+                         value_weight);
         step.eager("add input gradients", 6 * work.hidden, 2);
         step.release(gradients.key, gradients.value, from_key, from_value);
         return input_gradient;
     }
-    project_backward(step, "key projection, input gradient", kv_width);
-    project_backward(step, "value projection, input gradient", kv_width);
+    project_backward(step, "key projection, input gradient", of_key, gradients.key, input_gradient, true, key_weight);
+    project_backward(step, "value projection, input gradient", of_value, gradients.value, input_gradient, true,
+                     value_weight);
     step.release(gradients.key, gradients.value);
     return input_gradient;
 }

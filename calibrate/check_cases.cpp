@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "calibrate/check.hpp"
+
+namespace headroom {
+namespace {
+
+bool is_stage_size(const TransformerShape& model, std::int64_t heads, int ulysses) {
+    if (heads % ulysses != 0 || model.heads % heads != 0) return false;
+    return heads < model.kv_heads ? model.kv_heads % heads == 0 : heads % model.kv_heads == 0;
+}
+
+}  // namespace
+
+std::vector<CheckCase> check_cases(int ranks, const TransformerShape& model, std::int64_t context,
+                                   std::int64_t element) {
+    Cluster cluster;
+    cluster.gpus_per_node = ranks;
+    Transformer named;
+    static_cast<TransformerShape&>(named) = model;
+    Recipe base;
+    base.context = Tokens{context};
+    base.implementation = Implementation::lean;
+    base.attention_kernel = AttentionKernel::cudnn;
+    base.sharding = {ShardingStrategy::none, 1};
+    if (element == 4) base.precision.compute = NumberFormat::fp32;
+
+    std::vector<CheckCase> cases;
+    const auto add = [&](const std::string& name, const Recipe& recipe) {
+        cases.push_back({name, make_workload(named, cluster, recipe)});
+    };
+    for (int ulysses = 1; ulysses <= ranks; ++ulysses) {
+        if (ranks % ulysses != 0 || model.kv_heads % ulysses != 0) continue;
+        Recipe recipe = base;
+        recipe.ulysses = ulysses;
+        recipe.ring = ranks / ulysses;
+        recipe.method = ulysses == 1 ? Method::ring : recipe.ring == 1 ? Method::ulysses : Method::usp;
+        add(recipe.method == Method::usp ? fmt::format("usp {}x{}", ulysses, recipe.ring)
+                                         : std::string(to_string(recipe.method)),
+            recipe);
+    }
+    if (model.kv_heads % ranks != 0) return cases;
+    base.ulysses = ranks;
+    for (std::int64_t heads = 1; heads <= model.heads; ++heads) {
+        if (!is_stage_size(model, heads, ranks)) continue;
+        Recipe recipe = base;
+        recipe.method = Method::upipe;
+        recipe.heads_per_stage = static_cast<int>(heads);
+        add(fmt::format("upipe, {} of {} heads", heads, model.heads), recipe);
+    }
+    for (const std::int64_t chunks : {1, 2, 3, 4}) {
+        for (const bool offload : {false, true}) {
+            Recipe recipe = base;
+            recipe.method = Method::fpdt;
+            recipe.chunk_tokens = Tokens{context / chunks};
+            recipe.offload.chunks = offload;
+            if (context % (chunks * 2 * ranks) != 0) continue;
+            add(fmt::format("fpdt, {} chunk{}{}", chunks, chunks == 1 ? "" : "s", offload ? ", offloaded" : ""),
+                recipe);
+        }
+    }
+    return cases;
+}
+
+}  // namespace headroom

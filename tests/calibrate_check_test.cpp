@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+// The lean schedules compute attention: run by ranks that are threads, in float and double arithmetic, every method
+// gives the output and the gradients that the formula gives. And what is wrong in a schedule is found when it runs.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <string>
+
+#include "calibrate/check.hpp"
+#include "calibrate/host_device.hpp"
+#include "models/attention_step.hpp"
+#include "models/error.hpp"
+
+namespace headroom {
+namespace {
+
+/// 8 query heads on 4 KV heads of 8, 48 tokens: 1, 2, 3 and 4 chunks and up to 4 ranks divide them.
+TransformerShape small_model() {
+    TransformerShape model;
+    model.layers = 1;
+    model.hidden = 24;
+    model.heads = 8;
+    model.kv_heads = 4;
+    model.head_dim = 8;
+    model.ffn = 32;
+    model.vocabulary = 16;
+    return model;
+}
+
+constexpr std::int64_t context = 96;
+
+CheckErrors check_on_host(const CheckCase& which, const CheckReference& reference) {
+    HostRanks ranks(which.work.recipe.ulysses, which.work.recipe.ring);
+    return check(
+        which, reference,
+        [&](int rank, const Workload&, std::vector<std::int64_t> positions) {
+            return std::make_unique<HostDevice>(ranks, rank, std::move(positions));
+        },
+        [&] { ranks.give_up(); });
+}
+
+TEST_CASE("every method's output and gradients are those of attention, on 1 to 4 ranks") {
+    const CheckReference reference(small_model(), context);
+    for (const int ranks : {1, 2, 3, 4}) {
+        for (const CheckCase& which : check_cases(ranks, small_model(), context, 4)) {
+            CAPTURE(ranks);
+            CAPTURE(which.name);
+            const CheckErrors errors = check_on_host(which, reference);
+            CAPTURE(errors.output);
+            CAPTURE(errors.input_gradient);
+            CAPTURE(errors.query_weight);
+            CAPTURE(errors.key_weight);
+            CAPTURE(errors.value_weight);
+            CAPTURE(errors.output_weight);
+            // Sums of some hundred float terms: 2^-24 times about the root of their number.
+            CHECK(errors.largest() < 3e-6);
+        }
+    }
+}
+
+/// Two steps on different streams over one tensor, as wrong as asked.
+struct Faults {
+    bool waits = true;          ///< the copy waits for the kernel
+    bool waits_to_free = true;  ///< the free waits for the copy
+    bool frees_early = false;
+    std::int64_t bytes = 64;
+
+    void run() const {
+        Schedule schedule;
+        Builder to(schedule);
+        to.describe();
+        to.segment("all", Phase::forward);
+        const TensorId from = to.allocate("from", Group::attention, {64});
+        const TensorId host = to.allocate("host", Group::attention, {64}, Place::host_pinned);
+        to.memory_bound("kernel", MemoryKernel::copy, {64}, {64});
+        to.computes(Transfer{{Move{host, from, 64}}});
+        if (frees_early) to.release(from);
+        if (waits) to.wait(Stream::device_to_host, to.record(Stream::compute));
+        to.copy("copy", Stream::device_to_host, {true, true, false, bytes});
+        to.computes(Transfer{{Move{from, host, bytes}}});
+        if (waits_to_free) to.wait(Stream::compute, to.record(Stream::device_to_host));
+        if (!frees_early) to.release(from);
+        to.release(host);
+        to.finish();
+        HostRanks ranks(1, 1);
+        HostDevice device(ranks, 0, {});
+        Interpreter interpreter(schedule, 4, 8, device);
+        interpreter.run(schedule.segments.front());
+        CHECK(interpreter.live_bytes() == 0);
+        CHECK(interpreter.peak_bytes() == 64);
+    }
+    std::string complaint() const {
+        try {
+            run();
+        } catch (const Error& error) {
+            return error.what();
+        }
+        return "none";
+    }
+};
+
+TEST_CASE("a schedule that is wrong is caught when it runs") {
+    CHECK(Faults{}.complaint() == "none");
+    CHECK(Faults{.waits = false}.complaint().find("does not wait for 'kernel' on the compute stream") !=
+          std::string::npos);
+    CHECK(Faults{.waits_to_free = false}.complaint().find("'from' is freed before the device-to-host stream is done") !=
+          std::string::npos);
+    CHECK(Faults{.frees_early = true}.complaint().find("a tensor is used that is not alive") != std::string::npos);
+    CHECK(Faults{.bytes = 65}.complaint().find("bytes 0 to 65 of 'from' are used, which has 64") != std::string::npos);
+}
+
+TEST_CASE("a launch that does not say what it computes cannot be run") {
+    Schedule schedule;
+    Builder to(schedule);
+    to.segment("all", Phase::forward);
+    to.gemm("product", 1, 1, 1);
+    to.finish();
+    HostRanks ranks(1, 1);
+    HostDevice device(ranks, 0, {});
+    Interpreter interpreter(schedule, 4, 8, device);
+    CHECK_THROWS_WITH_AS(interpreter.run(schedule.segments.front()), doctest::Contains("does not say what it computes"),
+                         Error);
+}
+
+TEST_CASE("streams of every method that moves data wait for each other: without their waits the check fails") {
+    for (const int ranks : {1, 2}) {
+        for (const CheckCase& which : check_cases(ranks, small_model(), context, 4)) {
+            Schedule schedule;
+            Workload work = which.work;
+            if (work.recipe.ring > 1) work.ring_rank = 1;
+            build_attention_step(work, schedule);
+            const bool moves = std::any_of(schedule.events.begin(), schedule.events.end(), [](const Event& event) {
+                return event.kind == EventKind::collective || event.kind == EventKind::copy;
+            });
+            if (!moves) continue;
+            CAPTURE(which.name);
+            for (Event& event : schedule.events) {
+                if (event.kind == EventKind::wait) event.id = schedule.syncs;  // never recorded
+            }
+            struct Alone : HostDevice {
+                using HostDevice::HostDevice;
+                void exchange(Stream, const Span&) override {}
+                void pass_on(Stream, std::span<const Span>) override {}
+            };
+            HostRanks one(1, 1);
+            Alone device(one, 0, std::vector<std::int64_t>(static_cast<std::size_t>(work.tokens)));
+            Interpreter interpreter(schedule, 4, static_cast<int>(work.model.head_dim), device);
+            CHECK_THROWS_AS(for (const Segment& segment : schedule.segments) interpreter.run(segment), Error);
+        }
+    }
+}
+
+TEST_CASE("what cannot be run is refused by name") {
+    const CheckCase ring = check_cases(2, small_model(), context, 4).front();
+    const auto complaint = [](const Workload& work) -> std::string {
+        Schedule schedule;
+        try {
+            build_attention_step(work, schedule);
+        } catch (const Error& error) {
+            return error.what();
+        }
+        return "none";
+    };
+    CHECK(complaint(ring.work) == "none");
+    Workload work = ring.work;
+    work.recipe.implementation = Implementation::untied_ulysses;
+    CHECK(complaint(work).find("the untied-ulysses implementation cannot be run") != std::string::npos);
+    work = ring.work;
+    work.model.qk_norm = QkNorm::per_head;
+    CHECK(complaint(work).find("QK norm") != std::string::npos);
+    work = ring.work;
+    work.recipe.batch = 2;
+    CHECK(complaint(work).find("more than one sequence") != std::string::npos);
+}
+
+TEST_CASE("the cases of four ranks are all the ways to divide them") {
+    std::vector<std::string> names;
+    for (const CheckCase& which : check_cases(4, small_model(), context, 4)) names.push_back(which.name);
+    CHECK(names == std::vector<std::string>{"ring", "usp 2x2", "ulysses", "upipe, 4 of 8 heads", "upipe, 8 of 8 heads",
+                                            "fpdt, 1 chunk", "fpdt, 1 chunk, offloaded", "fpdt, 2 chunks",
+                                            "fpdt, 2 chunks, offloaded", "fpdt, 3 chunks", "fpdt, 3 chunks, offloaded",
+                                            "fpdt, 4 chunks", "fpdt, 4 chunks, offloaded"});
+}
+
+}  // namespace
+}  // namespace headroom
