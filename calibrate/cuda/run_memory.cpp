@@ -148,7 +148,12 @@ void* HostBuffers::operand(std::int64_t bytes, bool pinned_place) {
 bool OperandRegion::reserve(std::int64_t bytes) {
     if (buffer_.bytes() >= bytes) return false;
     buffer_ = DeviceBuffer();  // first: both might not fit
-    buffer_ = DeviceBuffer(round_up(bytes, alignment));
+    try {
+        buffer_ = DeviceBuffer(round_up(bytes, alignment));
+    } catch (const Error&) {
+        throw Error(fmt::format("out of device memory: {:.2f} GiB for the operands of kernels", in_gib({bytes})), "",
+                    "shorten --context, or use more GPUs", ExitCode::does_not_fit);
+    }
     cursor_ = 0;
     return true;
 }
