@@ -29,15 +29,6 @@ ProbeWriter open_writer(const CalibrateOptions& options, const ProbeFile& before
     return options.output.empty() ? ProbeWriter::standard_output() : ProbeWriter::create(options.output);
 }
 
-Json provenance_of(Device& device, const std::vector<std::string>& words) {
-    Json provenance = device.provenance();
-    std::string command = "headroom calibrate";
-    for (const std::string& word : words) command += " " + word;
-    provenance["command"] = command;
-    provenance["started"] = utc_now();
-    return provenance;
-}
-
 ExitCode report(const SessionResult& result, const ProbePlan& plan) {
     say(fmt::format("{} probes ok, {} failed, {} waived", result.ok, result.failed, result.waived));
     for (const Probe& probe : plan.too_big) say("not run, too large for this machine: " + probe.name);
@@ -61,7 +52,7 @@ ExitCode run_probes(const CalibrateOptions& options, const std::vector<std::stri
     ProbeFile before;
     if (!options.resume.empty()) before = read_probe_file(options.resume);
     const std::unique_ptr<Device> device = open();
-    const Json provenance = provenance_of(*device, words);
+    const Json provenance = with_command(device->provenance(), words);
     if (!options.resume.empty()) require_same_machine(before.provenance, provenance, options.resume);
     ProbePlan plan = plan_probes(device->machine(), options.selection);
     const std::vector<std::string> finished = finished_probes(before);
@@ -76,6 +67,14 @@ ExitCode run_probes(const CalibrateOptions& options, const std::vector<std::stri
 }
 
 }  // namespace
+
+Json with_command(Json provenance, const std::vector<std::string>& words) {
+    std::string command = "headroom calibrate";
+    for (const std::string& word : words) command += " " + word;
+    provenance["command"] = command;
+    provenance["started"] = utc_now();
+    return provenance;
+}
 
 ExitCode run_calibrate(const CalibrateOptions& options, const std::vector<std::string>& words,
                        const std::function<std::unique_ptr<Device>()>& open) {

@@ -38,8 +38,9 @@ std::vector<CheckCase> check_cases(int ranks, const TransformerShape& model, std
         recipe.ulysses = ulysses;
         recipe.ring = ranks / ulysses;
         recipe.method = ulysses == 1 ? Method::ring : recipe.ring == 1 ? Method::ulysses : Method::usp;
-        add(recipe.method == Method::usp ? fmt::format("usp {}x{}", ulysses, recipe.ring)
-                                         : std::string(to_string(recipe.method)),
+        add(ranks == 1                     ? "one rank"
+            : recipe.method == Method::usp ? fmt::format("usp {}x{}", ulysses, recipe.ring)
+                                           : std::string(to_string(recipe.method)),
             recipe);
     }
     if (model.kv_heads % ranks != 0) return cases;
@@ -49,7 +50,7 @@ std::vector<CheckCase> check_cases(int ranks, const TransformerShape& model, std
         Recipe recipe = base;
         recipe.method = Method::upipe;
         recipe.heads_per_stage = static_cast<int>(heads);
-        add(fmt::format("upipe, {} of {} heads", heads, model.heads), recipe);
+        add(fmt::format("upipe, U = {} of {}", heads, model.heads), recipe);
     }
     for (const std::int64_t chunks : {1, 2, 3, 4}) {
         for (const bool offload : {false, true}) {
@@ -58,8 +59,7 @@ std::vector<CheckCase> check_cases(int ranks, const TransformerShape& model, std
             recipe.chunk_tokens = Tokens{context / chunks};
             recipe.offload.chunks = offload;
             if (context % (chunks * 2 * ranks) != 0) continue;
-            add(fmt::format("fpdt, {} chunk{}{}", chunks, chunks == 1 ? "" : "s", offload ? ", offloaded" : ""),
-                recipe);
+            add(fmt::format("fpdt, {} chunk{}{}", chunks, chunks == 1 ? "" : "s", offload ? " offloaded" : ""), recipe);
         }
     }
     return cases;

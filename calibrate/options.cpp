@@ -84,6 +84,34 @@ Flags run_flags() {
     };
 }
 
+/// "1,2,4"
+std::vector<int> ranks_of(const std::string& text) {
+    std::vector<int> ranks;
+    for (std::size_t begin = 0; begin <= text.size();) {
+        const std::size_t comma = std::min(text.find(',', begin), text.size());
+        int value = 0;
+        const auto [stop, error] = std::from_chars(text.data() + begin, text.data() + comma, value);
+        if (error != std::errc() || stop != text.data() + comma || value < 1 || value > 64) {
+            throw Error(fmt::format("'{}' is no list of rank counts", text), "--ranks",
+                        "write numbers from 1 to 64, e.g. --ranks 2,4");
+        }
+        ranks.push_back(value);
+        begin = comma + 1;
+    }
+    return ranks;
+}
+
+Flags check_flags() {
+    return {
+        {"--ranks", {true, [](CalibrateOptions& o, const std::string& v) { o.check.ranks = ranks_of(v); }}},
+        {"--only", {true, [](CalibrateOptions& o, const std::string& v) { o.selection.only.push_back(v); }}},
+        {"--skip", {true, [](CalibrateOptions& o, const std::string& v) { o.selection.skip.push_back(v); }}},
+        {"--list", {false, [](CalibrateOptions& o, const std::string&) { o.list = true; }}},
+        {"--on-host", {false, [](CalibrateOptions& o, const std::string&) { o.check.on_host = true; }}},
+        {"--output", {true, [](CalibrateOptions& o, const std::string& v) { o.output = v; }}},
+    };
+}
+
 Flags probe_flags() {
     return {
         {"--list", {false, [](CalibrateOptions& o, const std::string&) { o.list = true; }}},
@@ -144,7 +172,8 @@ void parse_flags(CalibrateOptions& options, const Flags& flags, bool positionals
 CalibrateOptions parse_calibrate_options(const std::vector<std::string>& words) {
     CalibrateOptions options;
     if (words.empty()) {
-        throw Error("no action is given", "headroom calibrate", "choose probes, fit or run; --help explains them");
+        throw Error("no action is given", "headroom calibrate",
+                    "choose probes, fit, run or check; --help explains them");
     }
     const std::string& action = words.front();
     const std::vector<std::string> rest(words.begin() + 1, words.end());
@@ -173,9 +202,12 @@ CalibrateOptions parse_calibrate_options(const std::vector<std::string>& words) 
         if (options.action == CalibrateAction::run && options.run.contexts.empty()) {
             throw Error("no context is given", "--context", "e.g. --context 128K,256K");
         }
+    } else if (action == "check") {
+        options.action = CalibrateAction::check;
+        parse_flags(options, check_flags(), false, "headroom calibrate check", rest);
     } else {
         throw Error(fmt::format("unknown action '{}'", action), "headroom calibrate",
-                    "choose probes, fit or run; --help explains them");
+                    "choose probes, fit, run or check; --help explains them");
     }
     return options;
 }
@@ -183,9 +215,11 @@ CalibrateOptions parse_calibrate_options(const std::vector<std::string>& words) 
 std::string calibrate_help() {
     return "Usage: headroom calibrate probes [flags]\n"
            "       headroom calibrate fit FILE... [flags]\n"
-           "       headroom calibrate run --method LIST --context LIST [flags]\n\n"
-           "Measures this machine, one JSON line for each finished probe, fits a calibration file to such lines, and\n"
-           "executes a method's lean schedule to compare it with its prediction.\n\n"
+           "       headroom calibrate run --method LIST --context LIST [flags]\n"
+           "       headroom calibrate check [flags]\n\n"
+           "Measures this machine, one JSON line for each finished probe, fits a calibration file to such lines,\n"
+           "executes a method's lean schedule to compare it with its prediction, and checks that what the schedules\n"
+           "compute is attention.\n\n"
            "probes\n"
            "  --list            names of the probes, in the order they run; no GPU is needed\n"
            "  --dry-run         the same with the seconds and bytes they take; no GPU is needed\n"
@@ -214,11 +248,20 @@ std::string calibrate_help() {
            "  --budget SECONDS  begin nothing that would end later\n"
            "  --dry-run         predictions alone; no GPU is needed\n"
            "  -o, --output FILE a new file of JSON lines, one for each finished case\n\n"
+           "check\n"
+           "  --ranks LIST      so many ranks (default: one, all GPUs, four); ranks beyond the GPUs share the first "
+           "one\n"
+           "  --only GLOB, --skip GLOB\n"
+           "                    cases by name: 'upipe*'; may be repeated\n"
+           "  --list            names of the cases; no GPU is needed\n"
+           "  --on-host         in plain arithmetic, with threads for ranks; no GPU is needed\n"
+           "  -o, --output FILE a new file of JSON lines, one for each case\n\n"
            "Examples\n"
            "  headroom calibrate probes --dry-run\n"
            "  headroom calibrate probes -o node7.jsonl\n"
            "  headroom calibrate fit node7.jsonl --base h200 -o node7.yaml\n"
-           "  headroom calibrate run --method ulysses,upipe --context 128K,256K --gpus 2 --layers 1\n";
+           "  headroom calibrate run --method ulysses,upipe --context 128K,256K --gpus 2 --layers 1\n"
+           "  headroom calibrate check\n";
 }
 
 bool needs_device(const CalibrateOptions& options) {
@@ -227,7 +270,7 @@ bool needs_device(const CalibrateOptions& options) {
         case CalibrateAction::run:
             return !options.list && !options.dry_run;
         case CalibrateAction::check:
-            return true;
+            return !options.list && !options.check.on_host;
         case CalibrateAction::help:
         case CalibrateAction::version:
         case CalibrateAction::fit:

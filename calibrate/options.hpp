@@ -23,6 +23,12 @@ struct RunOptions {
     bool blocks_only = false;                                ///< --no-loss
 };
 
+/// What `check` proves, and where.
+struct CheckOptions {
+    std::vector<int> ranks;  ///< empty: as many as the machine suggests
+    bool on_host = false;
+};
+
 struct CalibrateOptions {
     CalibrateAction action = CalibrateAction::help;
     // probes
@@ -34,13 +40,14 @@ struct CalibrateOptions {
     std::vector<std::string> inputs;  ///< probe files
     std::string base, name;           ///< calibration to start from, and the name of the new one
     RunOptions run;
+    CheckOptions check;
 };
 
 /// Words behind `headroom calibrate`. Throws Error (usage).
 CalibrateOptions parse_calibrate_options(const std::vector<std::string>& words);
 std::string calibrate_help();
 
-/// probes with --list, probes and run with --dry-run, fit and the help ask no GPU.
+/// probes with --list, probes and run with --dry-run, check --on-host, fit and the help ask no GPU.
 bool needs_device(const CalibrateOptions& options);
 
 }  // namespace headroom

@@ -33,10 +33,10 @@ void refuse_what_has_no_description(const Workload& work) {
 
 }  // namespace
 
-AttentionStep build_attention_step(const Workload& work, Schedule& schedule) {
+AttentionStep build_attention_step(const Workload& work, Schedule& schedule, bool described) {
     refuse_what_has_no_description(work);
     Builder to(schedule);
-    to.describe();
+    if (described) to.describe();
     const Traits traits = traits_of(work.recipe.implementation);
     std::vector<TensorId> gradients;
     Step step{to, work, traits, gradients};

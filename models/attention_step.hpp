@@ -16,8 +16,9 @@ struct AttentionStep {
 };
 
 /// Segments: setup, forward (as a checkpointed block runs it first, when the recipe has checkpoints), recompute,
-/// backward, teardown. Lean implementations, one sequence; throws Error for what no description exists of.
-AttentionStep build_attention_step(const Workload& work, Schedule& schedule);
+/// backward, teardown. Lean implementations, one sequence; throws Error for what no description exists of. Not
+/// `described`, it is written as a training step has it, for comparison.
+AttentionStep build_attention_step(const Workload& work, Schedule& schedule, bool described = true);
 
 /// Which query head of the model stands at each place of Wq's rows and Wo's columns: UPipe's stages take one head from
 /// each KV group in turn, and the lean form has the weights lie in that order.

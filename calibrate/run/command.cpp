@@ -6,6 +6,7 @@
 #include <atomic>
 #include <csignal>
 
+#include "calibrate/calibrate.hpp"
 #include "calibrate/host_facts.hpp"
 #include "calibrate/probe_file.hpp"
 #include "calibrate/run/report.hpp"
@@ -26,15 +27,6 @@ void say(const std::string& text) { fmt::print(stderr, "{}", text); }
 Calibration calibration_of(const CalibrateOptions& options, const Cluster& cluster) {
     if (options.run.calibration.empty()) return calibration_for(cluster);
     return load_calibration(options.run.calibration);
-}
-
-Json provenance_of(RunFleet& fleet, const std::vector<std::string>& words) {
-    Json provenance = fleet.provenance();
-    std::string command = "headroom calibrate";
-    for (const std::string& word : words) command += " " + word;
-    provenance["command"] = command;
-    provenance["started"] = utc_now();
-    return provenance;
 }
 
 /// What became of the cases.
@@ -106,7 +98,7 @@ ExitCode run_runs(const CalibrateOptions& options, const std::vector<std::string
     }
     const std::unique_ptr<RunFleet> fleet = open(cases.front().cluster.gpus());
     ProbeWriter writer = options.output.empty() ? ProbeWriter::standard_output() : ProbeWriter::create(options.output);
-    writer.write(provenance_of(*fleet, words));
+    writer.write(with_command(fleet->provenance(), words));
     std::signal(SIGINT, interrupt);
     std::signal(SIGTERM, interrupt);
     const RunProtocol protocol{options.run.steps, options.run.warm_seconds, &interrupted};

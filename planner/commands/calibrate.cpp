@@ -9,6 +9,7 @@
 #include <cstring>
 #include <filesystem>
 
+#include "calibrate/check_command.hpp"
 #include "calibrate/fit.hpp"
 #include "calibrate/run/command.hpp"
 #include "configs/calibration.hpp"
@@ -88,16 +89,21 @@ Synopsis calibrate_synopsis() {
                                {"calibration", "NAME", "its constants (default: the cluster's own)"},
                                {"steps", "N", "timed repetitions (default 3)"},
                                {"warm", "SECONDS", "of load before them (default 2)"}}};
+    const FlagGroup check_group{"check",
+                                {{"ranks", "LIST", "so many ranks (default: one, all GPUs, four)"},
+                                 {"on-host", "", "in plain arithmetic, with threads for ranks; no GPU is needed"}}};
     const FlagGroup result{"Result", {{"output", "FILE", "a new file; otherwise standard output", 'o'}}};
     return {.command = "headroom calibrate",
-            .usage = "probes [flags] | fit FILE... [flags] | run --method LIST --context LIST [flags]",
+            .usage = "probes [flags] | fit FILE... [flags] | run --method LIST --context LIST [flags] | check [flags]",
             .summary =
                 "Measures this machine, one JSON line for each finished probe, fits a calibration file to such "
-                "lines, and executes a method's lean schedule beside its prediction.",
-            .groups = {probes, fit_flags, run_group, result},
+                "lines, executes a method's lean schedule beside its prediction, and checks that the schedules compute "
+                "attention.",
+            .groups = {probes, fit_flags, run_group, check_group, result},
             .examples = {"headroom calibrate probes --dry-run", "headroom calibrate probes -o node7.jsonl",
                          "headroom calibrate fit node7.jsonl --base h200 -o node7.yaml",
-                         "headroom calibrate run --method ulysses,upipe --context 128K --gpus 2 --dry-run"}};
+                         "headroom calibrate run --method ulysses,upipe --context 128K --gpus 2 --dry-run",
+                         "headroom calibrate check --on-host"}};
 }
 
 ExitCode calibrate_command(const Words& words) {
@@ -105,6 +111,7 @@ ExitCode calibrate_command(const Words& words) {
     if (needs_device(options)) start_program(words);
     if (options.action == CalibrateAction::fit) return fit(options);
     if (options.action == CalibrateAction::run) return run_runs(options, words, nullptr);
+    if (options.action == CalibrateAction::check) return run_check(options, check_on_host());
     return run_calibrate(options, words, nullptr);
 }
 
