@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include "models/computation.hpp"
@@ -269,18 +270,25 @@ class Builder {
         release(rest...);
     }
 
-    /// Writes `body(run)` once, to be executed `count` times. It must free what it allocates (or as much of the same
-    /// size).
+    /// Writes `body(run)`, or `body()`, once, to be executed `count` times. It must free what it allocates (or as much of
+    /// the same size).
     template <class Body>
     void loop(std::int64_t count, Body body) {
+        const auto write = [&](std::int64_t run) {
+            if constexpr (std::is_invocable_v<Body, std::int64_t>) {
+                body(run);
+            } else {
+                body();
+            }
+        };
         if (count <= 0) return;
         if (describing_) {
-            for (std::int64_t run = 0; run < count; ++run) body(run);
+            for (std::int64_t run = 0; run < count; ++run) write(run);
             return;
         }
         const std::size_t at = schedule_.events.size();
         if (count > 1) append(EventKind::loop, "").bytes = count;
-        body(std::int64_t{0});
+        write(0);
         if (count > 1) schedule_.events[at].id = static_cast<std::uint32_t>(schedule_.events.size() - at - 1);
     }
 

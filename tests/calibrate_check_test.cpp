@@ -4,13 +4,16 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <fstream>
 #include <string>
 
 #include "calibrate/check.hpp"
+#include "calibrate/check_command.hpp"
 #include "calibrate/host_device.hpp"
 #include "models/attention_step.hpp"
 #include "models/error.hpp"
 #include "planner/memory_replay.hpp"
+#include "tests/run_headroom.hpp"
 
 namespace headroom {
 namespace {
@@ -30,7 +33,7 @@ TransformerShape small_model() {
 
 constexpr std::int64_t context = 96;
 
-CheckErrors check_on_host(const CheckCase& which, const CheckReference& reference) {
+CheckErrors errors_on_host(const CheckCase& which, const CheckReference& reference) {
     HostRanks ranks(which.work.recipe.ulysses, which.work.recipe.ring);
     return check(
         which, reference,
@@ -46,7 +49,7 @@ TEST_CASE("every method's output and gradients are those of attention, on 1 to 4
         for (const CheckCase& which : check_cases(ranks, small_model(), context, 4)) {
             CAPTURE(ranks);
             CAPTURE(which.name);
-            const CheckErrors errors = check_on_host(which, reference);
+            const CheckErrors errors = errors_on_host(which, reference);
             CAPTURE(errors.output);
             CAPTURE(errors.input_gradient);
             CAPTURE(errors.query_weight);
@@ -218,6 +221,57 @@ TEST_CASE("what cannot be run is refused by name") {
     work = ring.work;
     work.recipe.batch = 2;
     CHECK(complaint(work).find("more than one sequence") != std::string::npos);
+}
+
+/// Forgets the log-sum-exp when it merges: a mistake that only methods with several key blocks make.
+struct Forgetful : HostDevice {
+    using HostDevice::HostDevice;
+    void merge(Stream stream, const Merge& what, const Addresses& at, int head_dim) override {
+        Merge wrong = what;
+        wrong.first = true;
+        HostDevice::merge(stream, wrong, at, head_dim);
+    }
+};
+
+TEST_CASE("the command fails for a machine that computes something else, and names the results") {
+    CheckMachine machine = check_on_host();
+    struct Ranks : CheckRanks {
+        Ranks(int ulysses, int ring) : ranks(ulysses, ring) {}
+        std::unique_ptr<ComputeDevice> device(int rank, const Workload&, std::vector<std::int64_t> positions) override {
+            return std::make_unique<Forgetful>(ranks, rank, std::move(positions));
+        }
+        void give_up() override { ranks.give_up(); }
+        std::string place() const override { return "threads"; }
+        HostRanks ranks;
+    };
+    machine.open = [](int ulysses, int ring) { return std::make_unique<Ranks>(ulysses, ring); };
+    CalibrateOptions options;
+    options.check.ranks = {2};
+    options.selection.only = {"ulysses"};
+    CHECK(run_check(options, machine) == ExitCode::ok);  // one key block: nothing to merge
+    TemporaryDirectory directory;
+    options.selection.only = {"ring"};
+    options.output = directory.path("check.jsonl");
+    CHECK(run_check(options, machine) == ExitCode::failure);
+    std::ifstream file(options.output);
+    std::string provenance, line;
+    std::getline(file, provenance);
+    std::getline(file, line);
+    CHECK(Json::parse(line)["status"].get<std::string>().find("wrong: output, dx") == 0);
+}
+
+TEST_CASE("headroom calibrate check: cases, ranks and what it says of wrong flags") {
+    const Outcome right = run_headroom({"calibrate", "check", "--on-host", "--ranks", "2", "--only", "u*"});
+    CHECK(right.status == 0);
+    CHECK(right.out.find("6 of 6 cases compute attention and its gradients") != std::string::npos);
+    const Outcome list = run_headroom({"calibrate", "check", "--list", "--on-host", "--ranks", "4", "--only", "usp*"});
+    CHECK(list.status == 0);
+    CHECK(list.out.find("usp 2x2") == 0);
+    CHECK(run_headroom({"calibrate", "check", "--ranks", "0"}).status == 2);
+    CHECK(run_headroom({"calibrate", "check", "--ranks", "2,"}).status == 2);
+    const Outcome none = run_headroom({"calibrate", "check", "--on-host", "--only", "zigzag"});
+    CHECK(none.status == 2);
+    CHECK(none.err.find("no case is left") != std::string::npos);
 }
 
 TEST_CASE("the cases of four ranks are all the ways to divide them") {

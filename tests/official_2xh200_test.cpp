@@ -121,16 +121,16 @@ TEST_CASE("Ulysses attention core: exchange, kernel, exchange back") {
     Step step = module.step();
     Kept kept;
     const auto forward = module.run([&] {
-        kept.query = gather_sequence(step, "query", work.query);
-        kept.key = gather_sequence(step, "key", work.key);
-        kept.value = gather_sequence(step, "value", work.key);
+        kept.query = gather_sequence(step, "query", {}, work.query);
+        kept.key = gather_sequence(step, "key", {}, work.key);
+        kept.value = gather_sequence(step, "value", {}, work.key);
         ring_forward(step, kept);
-        kept.projected = scatter_sequence(step, "output", work.query, false);
+        kept.projected = scatter_sequence(step, "output", {}, work.query, false);
     });
     CHECK(forward.peak == 4278192128 - 1317013504);
     CHECK(error_percent(forward.net, 3204450304 - 1317013504) == doctest::Approx(0).epsilon(0.01));
     const auto backward = module.run([&] {
-        const TensorId gradient = gather_sequence(step, "gradient of output", work.query);
+        const TensorId gradient = gather_sequence(step, "gradient of output", {}, work.query);
         ring_backward(step, kept, gradient);
     });
     CHECK(backward.peak == 8040482816 - 3741321216);

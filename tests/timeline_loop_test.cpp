@@ -45,7 +45,7 @@ TEST_CASE("a loop costs its body as many times as it runs") {
         Schedule schedule;
         Builder builder(schedule);
         builder.segment("one", Phase::forward);
-        builder.loop(runs, [&](std::int64_t) { builder.memory_bound("copy", MemoryKernel::copy, {gibi}, {gibi}); });
+        builder.loop(runs, [&] { builder.memory_bound("copy", MemoryKernel::copy, {gibi}, {gibi}); });
         builder.finish();
         Timeline timeline;
         return timeline.play(schedule, calibration, Topology{}, AttentionKernel::fa3, {}).seconds;

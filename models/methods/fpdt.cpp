@@ -63,7 +63,7 @@ void attend_to_chunks(Step& step, const Chunks& chunks, std::int64_t i) {
         step.release(block, block_lse);
     };
     if (!offload) {
-        step.to.loop(i, [&](std::int64_t) { attend(false); });
+        step.to.loop(i, [&] { attend(false); });
         attend(true);
         return;
     }
@@ -71,7 +71,7 @@ void attend_to_chunks(Step& step, const Chunks& chunks, std::int64_t i) {
         const TensorId key = step.attention("prefetched key", chunks.key);
         const TensorId value = step.attention("prefetched value", chunks.key);
         if (i > 1) from_host(step, "prefetch k, v", 2 * chunks.key);  // chunk 0 was still here for chunk 1
-        step.to.loop(i - 1, [&](std::int64_t) {
+        step.to.loop(i - 1, [&] {
             attend(false);
             step.to.allocate_again(key, "prefetched key", Group::attention, chunks.key);
             step.to.allocate_again(value, "prefetched value", Group::attention, chunks.key);

@@ -110,7 +110,7 @@ TensorId fpdt_backward(Step& step, Kept& kept) {
             step.to.allocate_again(run.query_chunk, "q, out, dout, dq of a chunk", Group::attention, 5 * chunks.query);
         });
         if (i == 0 && offload) step.release(kept.query, kept.output);
-        step.to.loop(chunks.count - 1 - i, [&](std::int64_t) {
+        step.to.loop(chunks.count - 1 - i, [&] {
             if (i == 0) receive_output_gradient(run);
             accumulate(run, false, [&] {
                 if (offload) fetch_next(run, i > 0);

@@ -436,6 +436,10 @@ TensorId fpdt_lean_backward(Step& step, Kept& kept) {
                  step.to.reserve_syncs(1),
                  Syncs(step, count)};
 
+    // What forward stored is on the host.
+    for (std::int64_t i = 0; offload && i < (run.stored.many ? count : 1); ++i) {
+        step.to.record_again(Stream::device_to_host, run.stored[i]);
+    }
     View key = layout.key(0);
     View value = layout.value(0);
     std::array<TensorId, 2> keys{no_tensor, no_tensor};
