@@ -7,35 +7,23 @@
 #include <array>
 
 #include "calibrate/statistics.hpp"
+#include "configs/recipe_text.hpp"
 
 namespace headroom {
 namespace {
 
-Json recipe_json(const RunCase& one) {
-    const Recipe& r = one.recipe;
-    Json json{{"method", to_string(r.method)},
-              {"context", r.context.value},
-              {"ulysses", r.ulysses},
-              {"ring", r.ring},
-              {"implementation", to_string(r.implementation)},
-              {"attention_kernel", to_string(r.attention_kernel)},
-              {"checkpointing", to_string(r.checkpointing)},
-              {"offload.block_inputs", to_string(r.offload.block_inputs)},
-              {"sharding.strategy", to_string(r.sharding.strategy)},
-              {"sharding.degree", r.sharding.degree}};
-    if (r.method == Method::upipe) json["heads_per_stage"] = r.heads_per_stage;
-    if (r.method == Method::fpdt) {
-        json["chunk_tokens"] = r.chunk_tokens.value;
-        json["offload.chunks"] = r.offload.chunks;
-    }
+Json recipe_json(const Recipe& recipe) {
+    Json json = Json::object();
+    for (const RecipeLine& line : describe(recipe)) json[line.key] = line.value;
     return json;
 }
 
 Json case_json(const RunCase& one) {
     Json json{{"record", "run"}, {"name", one.name}, {"model", one.model.name}, {"layers", one.model.layers}};
     json["blocks_only"] = one.blocks_only;
+    json["cluster"] = one.cluster.name;
     json["gpus"] = one.cluster.gpus();
-    if (one.invalid.empty()) json["recipe"] = recipe_json(one);
+    if (one.invalid.empty()) json["recipe"] = recipe_json(one.recipe);
     return json;
 }
 
@@ -111,22 +99,52 @@ struct OpRow {
     std::string name;
     Part part{};
     double predicted = 0, measured = 0, exposed = 0;
+    double fastest = 0;  ///< of a collective: each launch on the rank that came to it last, so without the wait for it
     std::int64_t launches = 0;
+    std::vector<double> by_rank;
 };
 
-std::vector<OpRow> op_rows(const CasePlan& plan, const RankMeasurement& rank) {
+/// The same launches on another rank.
+const MeasuredOp* same_op(const RankMeasurement& rank, const MeasuredOp& op) {
+    const std::string name = op.event.name;
+    for (const MeasuredOp& other : rank.ops) {
+        if (other.phase == op.phase && other.event.kind == op.event.kind && other.event.name == name) return &other;
+    }
+    return nullptr;
+}
+
+double fastest_of(const CaseMeasurement& measured, const MeasuredOp& op) {
+    if (op.each.empty()) return op.seconds;
+    std::vector<double> least = op.each;
+    for (const RankMeasurement& rank : measured.ranks) {
+        const MeasuredOp* other = same_op(rank, op);
+        if (other == nullptr || other->each.size() != least.size()) continue;
+        for (std::size_t i = 0; i < least.size(); ++i) least[i] = std::min(least[i], other->each[i]);
+    }
+    double sum = 0;
+    for (const double seconds : least) sum += seconds;
+    return sum;
+}
+
+std::vector<OpRow> op_rows(const CasePlan& plan, const CaseMeasurement& measured, const RankMeasurement& rank) {
     const RankPlan& predicted = plan.ranks[static_cast<std::size_t>(rank.rank)];
     std::vector<OpRow> rows;
     for (const MeasuredOp& op : rank.ops) {
         const std::string name = op.event.name;
         auto row = std::find_if(rows.begin(), rows.end(), [&](const OpRow& one) { return one.name == name; });
         if (row == rows.end()) {
-            row = rows.insert(rows.end(), {name, part_of_event(op.event, op.phase, plan), 0, 0, 0, 0});
+            row = rows.insert(rows.end(), {name, part_of_event(op.event, op.phase, plan), 0, 0, 0, 0, 0, {}});
+            row->by_rank.assign(measured.ranks.size(), 0);
             for (const PredictedOp& wanted : predicted.ops) row->predicted += wanted.name == name ? wanted.seconds : 0;
         }
         row->measured += op.seconds;
         row->exposed += op.exposed;
+        row->fastest += fastest_of(measured, op);
         row->launches += op.launches;
+        for (std::size_t i = 0; i < measured.ranks.size(); ++i) {
+            const MeasuredOp* there = same_op(measured.ranks[i], op);
+            row->by_rank[i] += there == nullptr ? 0 : there->seconds;
+        }
     }
     std::stable_sort(rows.begin(), rows.end(), [](const OpRow& a, const OpRow& b) { return a.measured > b.measured; });
     return rows;
@@ -141,7 +159,9 @@ Json ops_json(const std::vector<OpRow>& rows) {
                         {"predicted_seconds", row.predicted},
                         {"measured_seconds", row.measured},
                         {"error", relative(row.measured, row.predicted)},
-                        {"exposed_seconds", row.exposed}});
+                        {"without_waiting_seconds", row.fastest},
+                        {"exposed_seconds", row.exposed},
+                        {"seconds_by_rank", row.by_rank}});
     }
     return json;
 }
@@ -149,9 +169,10 @@ Json ops_json(const std::vector<OpRow>& rows) {
 /// By part: busy time of all streams, and of the communication and copies what the compute stream waited for.
 Json parts_json(const CasePlan& plan, const RankMeasurement& rank, const std::vector<OpRow>& rows) {
     const RankPlan& predicted = plan.ranks[static_cast<std::size_t>(rank.rank)];
-    std::array<double, part_count> busy{}, exposed{};
+    std::array<double, part_count> busy{}, fastest{}, exposed{};
     for (const OpRow& row : rows) {
         busy[static_cast<std::size_t>(row.part)] += row.measured;
+        fastest[static_cast<std::size_t>(row.part)] += row.fastest;
         exposed[static_cast<std::size_t>(row.part)] += row.exposed;
     }
     Json json = Json::array();
@@ -163,6 +184,7 @@ Json parts_json(const CasePlan& plan, const RankMeasurement& rank, const std::ve
                         {"predicted_seconds", expected.busy.value},
                         {"measured_seconds", busy[i]},
                         {"error", relative(busy[i], expected.busy.value)},
+                        {"without_waiting_seconds", fastest[i]},
                         {"predicted_exposed_seconds", expected.exposed.value},
                         {"waited_for_seconds", exposed[i]}});
     }
@@ -198,12 +220,16 @@ Json workspaces_json(const RankMeasurement& rank) {
     return json;
 }
 
-Json state_json(const GpuState& state) {
-    return {{"sm_clock_mhz", state.sm_clock_mhz},
-            {"memory_clock_mhz", state.memory_clock_mhz},
-            {"temperature_celsius", state.temperature_celsius},
-            {"power_watts", state.power_watts},
-            {"throttle", state.throttle}};
+Json states_json(const std::vector<GpuState>& states) {
+    Json json = Json::array();
+    for (const GpuState& state : states) {
+        json.push_back({{"sm_clock_mhz", state.sm_clock_mhz},
+                        {"memory_clock_mhz", state.memory_clock_mhz},
+                        {"temperature_celsius", state.temperature_celsius},
+                        {"power_watts", state.power_watts},
+                        {"throttle", state.throttle}});
+    }
+    return json;
 }
 
 }  // namespace
@@ -241,14 +267,14 @@ Json run_record(const CasePlan& plan, const CaseMeasurement& measured) {
     json["memory"] = memory_json(plan, measured);
     json["time"] = time_json(plan, measured);
     const RankMeasurement& rank = slowest(measured);
-    const std::vector<OpRow> rows = op_rows(plan, rank);
+    const std::vector<OpRow> rows = op_rows(plan, measured, rank);
     json["parts_of_rank"] = rank.rank;
     json["parts"] = parts_json(plan, rank, rows);
     json["segments"] = segments_json(plan.ranks[static_cast<std::size_t>(rank.rank)], rank);
     json["ops"] = ops_json(rows);
     json["workspaces"] = workspaces_json(rank);
-    json["before"] = state_json(measured.before);
-    json["after"] = state_json(measured.after);
+    json["before"] = states_json(measured.before);
+    json["after"] = states_json(measured.after);
     return json;
 }
 
