@@ -58,7 +58,7 @@ class FakeFleet : public RunFleet {
             event.name = "attention";
             event.attention = {1024, 1024, 16, 4, 128, 1, true, false};
             mine.ops.push_back({event, Phase::forward, 1, 0.25, 0, {}});
-            mine.ops.push_back({event, Phase::recompute, 1, 0.5, 0, {}});
+            mine.ops.push_back({event, Phase::recompute, 1, rank.rank == 1 ? 0.5 : 0.4, 0, {}});
             Event exchange{};
             exchange.kind = EventKind::collective;
             exchange.stream = Stream::ulysses;
@@ -120,8 +120,7 @@ TEST_CASE("lists combine: every method at every context, stages for upipe and ch
     for (const RunCase& one : cases) names.push_back(one.name);
     CHECK(names == std::vector<std::string>{"ulysses 64K, 2x1", "ulysses 128K, 2x1", "upipe 64K U 8, 2x1",
                                             "upipe 64K U 16, 2x1", "upipe 128K U 8, 2x1", "upipe 128K U 16, 2x1",
-                                            "fpdt 64K chunks 16K on the host, 2x1",
-                                            "fpdt 128K chunks 16K on the host, 2x1"});
+                                            "fpdt 64K chunk 16K host, 2x1", "fpdt 128K chunk 16K host, 2x1"});
     for (const RunCase& one : cases) {
         CHECK(one.recipe.implementation == Implementation::lean);
         CHECK(one.recipe.attention_kernel == AttentionKernel::cudnn);

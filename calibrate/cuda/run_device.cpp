@@ -67,6 +67,10 @@ void CudaRunDevice::drain(Stream which) {
 
 void CudaRunDevice::finish() {
     meter_.stop(compute());
+    drain_all();
+}
+
+void CudaRunDevice::drain_all() {
     for (std::size_t i = 0; i < stream_count; ++i) drain(static_cast<Stream>(i));
 }
 
@@ -85,7 +89,14 @@ void CudaRunDevice::settle() noexcept {
 void* CudaRunDevice::allocate(const LiveTensor& wanted) {
     trouble_.check();
     if (wanted.place != Place::device) return host_.allocate(wanted);
-    return pool_.allocate(wanted.bytes, stream(wanted.stream));
+    try {
+        return pool_.allocate(wanted.bytes, stream(wanted.stream));
+    } catch (const MemoryFull&) {
+        // Freed memory may lie in pieces, or wait for a stream: all of it back to the driver, and once more.
+        drain_all();
+        pool_.trim();
+        return pool_.allocate(wanted.bytes, stream(wanted.stream));
+    }
 }
 
 void CudaRunDevice::release(const LiveTensor& tensor) noexcept {

@@ -50,6 +50,25 @@ const RankMeasurement& slowest(const CaseMeasurement& measured) {
         [](const RankMeasurement& a, const RankMeasurement& b) { return median_seconds(a) < median_seconds(b); });
 }
 
+double computing_seconds(const RankMeasurement& rank) {
+    double sum = 0;
+    for (const MeasuredOp& op : rank.ops) {
+        const EventKind kind = op.event.kind;
+        const bool computes =
+            kind == EventKind::gemm || kind == EventKind::attention || kind == EventKind::memory_bound;
+        sum += computes ? op.seconds : 0;
+    }
+    return sum;
+}
+
+/// Steps end together on all ranks, for they wait in each other's collectives: whom the others wait for is the one that
+/// computes longest.
+const RankMeasurement& busiest(const CaseMeasurement& measured) {
+    return *std::max_element(
+        measured.ranks.begin(), measured.ranks.end(),
+        [](const RankMeasurement& a, const RankMeasurement& b) { return computing_seconds(a) < computing_seconds(b); });
+}
+
 Json memory_json(const CasePlan& plan, const CaseMeasurement& measured) {
     const RankMeasurement& worst = largest(measured);
     const RankPlan& predicted = plan.ranks[static_cast<std::size_t>(worst.rank)];
@@ -81,13 +100,14 @@ Json time_json(const CasePlan& plan, const CaseMeasurement& measured) {
               {"error", relative(summary.median, predicted.step.seconds.value)},
               {"mad_seconds", summary.mad},
               {"samples", measured.seconds},
-              {"worst_rank", slowest(measured).rank},
+              {"worst_rank", busiest(measured).rank},
               {"predicted_worst_rank", predicted.rank},
               {"warm_steps", measured.warm_steps},
               {"warm_seconds", measured.warm_seconds},
               {"preparation_seconds", measured.preparation_seconds}};
     for (const RankMeasurement& rank : measured.ranks) {
         json["seconds_by_rank"].push_back(median_seconds(rank));
+        json["computing_seconds_by_rank"].push_back(computing_seconds(rank));
         json["predicted_seconds_by_rank"].push_back(plan.ranks[static_cast<std::size_t>(rank.rank)].step.seconds.value);
     }
     json["instrumented_seconds"] = slowest(measured).instrumented_seconds;
@@ -232,6 +252,15 @@ Json states_json(const std::vector<GpuState>& states) {
     return json;
 }
 
+/// Six digits are more than any clock gives.
+void round_numbers(Json& json) {
+    if (json.is_number_float()) {
+        json = std::stod(fmt::format("{:.6g}", json.get<double>()));
+    } else if (json.is_structured()) {
+        for (Json& item : json) round_numbers(item);
+    }
+}
+
 }  // namespace
 
 Json prediction_record(const CasePlan& plan) {
@@ -266,7 +295,7 @@ Json run_record(const CasePlan& plan, const CaseMeasurement& measured) {
     json["calibration"] = plan.calibration.name;
     json["memory"] = memory_json(plan, measured);
     json["time"] = time_json(plan, measured);
-    const RankMeasurement& rank = slowest(measured);
+    const RankMeasurement& rank = busiest(measured);
     const std::vector<OpRow> rows = op_rows(plan, measured, rank);
     json["parts_of_rank"] = rank.rank;
     json["parts"] = parts_json(plan, rank, rows);
@@ -275,6 +304,7 @@ Json run_record(const CasePlan& plan, const CaseMeasurement& measured) {
     json["workspaces"] = workspaces_json(rank);
     json["before"] = states_json(measured.before);
     json["after"] = states_json(measured.after);
+    round_numbers(json);
     return json;
 }
 
@@ -286,25 +316,24 @@ Json failed_record(const RunCase& one, const std::string& status, const std::str
 }
 
 std::string table_heading() {
-    return fmt::format("{:<32} {:>8} {:>8} {:>7} {:>8} {:>8} {:>7}\n", "case", "peak GiB", "measured", "error",
-                       "step s", "measured", "error");
+    return fmt::format("{:<30} {:^23} {:^25}\n", "", "peak, GiB", "step, seconds") +
+           fmt::format("{:<30} {:>7} {:>7} {:>7} {:>8} {:>8} {:>7}\n", "case", "planned", "run", "error", "planned",
+                       "run", "error");
 }
 
 std::string table_line(const Json& record) {
     const std::string name = record["name"];
     const std::string status = record["status"];
     if (status != "ok" && status != "predicted") {
-        return fmt::format("{:<32} {}: {}\n", name, status, record["reason"].get<std::string>());
+        return fmt::format("{:<30} {}: {}\n", name, status, record["reason"].get<std::string>());
     }
     const auto gib = [&](const char* key) { return in_gib({record["memory"][key].get<std::int64_t>()}); };
     const Json& time = record["time"];
-    if (status == "predicted") {
-        return fmt::format("{:<32} {:>8.3f} {:>8} {:>7} {:>8.4f}\n", name, gib("predicted_peak_bytes"), "", "",
-                           time["predicted_seconds"].get<double>());
-    }
-    return fmt::format("{:<32} {:>8.3f} {:>8.3f} {:>+6.2f}% {:>8.4f} {:>8.4f} {:>+6.2f}%\n", name,
-                       gib("predicted_peak_bytes"), gib("measured_peak_bytes"),
-                       100 * record["memory"]["error"].get<double>(), time["predicted_seconds"].get<double>(),
+    const double peak = gib("predicted_peak_bytes"), seconds = time["predicted_seconds"].get<double>();
+    if (status == "predicted")
+        return fmt::format("{:<30} {:>7.3f} {:>7} {:>7} {:>8.4f}\n", name, peak, "", "", seconds);
+    return fmt::format("{:<30} {:>7.3f} {:>7.3f} {:>+6.2f}% {:>8.4f} {:>8.4f} {:>+6.2f}%\n", name, peak,
+                       gib("measured_peak_bytes"), 100 * record["memory"]["error"].get<double>(), seconds,
                        time["measured_seconds"].get<double>(), 100 * time["error"].get<double>());
 }
 
@@ -312,9 +341,9 @@ std::string parts_text(const Json& record) {
     if (record["status"] != "ok") return "";
     std::string text;
     for (const Json& part : record["parts"]) {
-        text += fmt::format("  {:<16} {:>9.4f} s predicted {:>9.4f} measured {:>+7.1f}%",
-                            part["part"].get<std::string>(), part["predicted_seconds"].get<double>(),
-                            part["measured_seconds"].get<double>(), 100 * part["error"].get<double>());
+        text += fmt::format("  {:<16} {:>9.4f} s planned {:>9.4f} run {:>+7.1f}%", part["part"].get<std::string>(),
+                            part["predicted_seconds"].get<double>(), part["measured_seconds"].get<double>(),
+                            100 * part["error"].get<double>());
         if (part["predicted_exposed_seconds"].get<double>() > 0 && part["waited_for_seconds"].get<double>() > 0) {
             text += fmt::format(", waited for {:.4f} ({:.4f})", part["waited_for_seconds"].get<double>(),
                                 part["predicted_exposed_seconds"].get<double>());
