@@ -68,6 +68,7 @@ Flags run_flags() {
         {"--ulysses", run_text(&RunOptions::ulysses)},
         {"--ring", run_text(&RunOptions::ring)},
         {"--layers", run_text(&RunOptions::layers)},
+        {"--compare", run_text(&RunOptions::compare)},
         {"--method", run_list(&RunOptions::methods, "--method")},
         {"--context", run_list(&RunOptions::contexts, "--context")},
         {"--heads-per-stage", run_list(&RunOptions::heads_per_stage, "--heads-per-stage")},
@@ -196,10 +197,11 @@ CalibrateOptions parse_calibrate_options(const std::vector<std::string>& words) 
     } else if (action == "run") {
         options.action = CalibrateAction::run;
         parse_flags(options, run_flags(), false, "headroom calibrate run", rest);
-        if (options.action == CalibrateAction::run && options.run.methods.empty()) {
+        const bool runs = options.action == CalibrateAction::run && options.run.compare.empty();
+        if (runs && options.run.methods.empty()) {
             throw Error("no method is given", "--method", "e.g. --method ulysses,upipe");
         }
-        if (options.action == CalibrateAction::run && options.run.contexts.empty()) {
+        if (runs && options.run.contexts.empty()) {
             throw Error("no context is given", "--context", "e.g. --context 128K,256K");
         }
     } else if (action == "check") {
@@ -247,6 +249,7 @@ std::string calibrate_help() {
            "  --warm SECONDS    of load before them (default 2)\n"
            "  --budget SECONDS  begin nothing that would end later\n"
            "  --dry-run         predictions alone; no GPU is needed\n"
+           "  --compare FILE    what such a file measured beside today's predictions; no GPU is needed\n"
            "  -o, --output FILE a new file of JSON lines, one for each finished case\n\n"
            "check\n"
            "  --ranks LIST      so many ranks (default: one, all GPUs, four); ranks beyond the GPUs share the first "
@@ -267,8 +270,9 @@ std::string calibrate_help() {
 bool needs_device(const CalibrateOptions& options) {
     switch (options.action) {
         case CalibrateAction::probes:
-        case CalibrateAction::run:
             return !options.list && !options.dry_run;
+        case CalibrateAction::run:
+            return !options.dry_run && options.run.compare.empty();
         case CalibrateAction::check:
             return !options.list && !options.check.on_host;
         case CalibrateAction::help:

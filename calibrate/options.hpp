@@ -18,6 +18,7 @@ struct RunOptions {
     std::vector<std::string> methods, contexts;              ///< comma-separated lists
     std::vector<std::string> heads_per_stage, chunk_tokens;  ///< the same, for upipe and for fpdt
     std::vector<std::string> sets;                           ///< key=value
+    std::string compare;                                     ///< a file of earlier runs: nothing is run
     int steps = 3;                                           ///< timed repetitions
     double warm_seconds = 2;                                 ///< of load before them, at least
     bool blocks_only = false;                                ///< --no-loss
@@ -47,7 +48,7 @@ struct CalibrateOptions {
 CalibrateOptions parse_calibrate_options(const std::vector<std::string>& words);
 std::string calibrate_help();
 
-/// probes with --list, probes and run with --dry-run, check --on-host, fit and the help ask no GPU.
+/// probes with --list, probes and run with --dry-run, run with --compare, check --on-host, fit and the help ask no GPU.
 bool needs_device(const CalibrateOptions& options);
 
 }  // namespace headroom

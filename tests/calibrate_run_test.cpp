@@ -57,14 +57,17 @@ class FakeFleet : public RunFleet {
             event.kind = EventKind::attention;
             event.name = "attention";
             event.attention = {1024, 1024, 16, 4, 128, 1, true, false};
-            mine.ops.push_back({event, Phase::forward, 1, 0.25, 0});
-            mine.ops.push_back({event, Phase::recompute, 1, 0.5, 0});
+            mine.ops.push_back({event, Phase::forward, 1, 0.25, 0, {}});
+            mine.ops.push_back({event, Phase::recompute, 1, rank.rank == 1 ? 0.5 : 0.4, 0, {}});
             Event exchange{};
             exchange.kind = EventKind::collective;
             exchange.stream = Stream::ulysses;
             exchange.name = "all-to-all";
             exchange.collective = {CollectiveKind::all_to_all, CommGroup::ulysses, 1024};
-            mine.ops.push_back({exchange, Phase::forward, 4, 0.02, 0.01});
+            // Each rank waits in one of the two for the other.
+            const bool second = rank.rank == 1;
+            mine.ops.push_back({exchange, Phase::forward, 2, 0.02, 0.01,
+                                second ? std::vector{0.001, 0.019} : std::vector{0.012, 0.002}});
             mine.workspaces.push_back({event.attention, Bytes{300}, Bytes{200}});
             measured.ranks.push_back(mine);
         }
@@ -117,8 +120,7 @@ TEST_CASE("lists combine: every method at every context, stages for upipe and ch
     for (const RunCase& one : cases) names.push_back(one.name);
     CHECK(names == std::vector<std::string>{"ulysses 64K, 2x1", "ulysses 128K, 2x1", "upipe 64K U 8, 2x1",
                                             "upipe 64K U 16, 2x1", "upipe 128K U 8, 2x1", "upipe 128K U 16, 2x1",
-                                            "fpdt 64K chunks 16K on the host, 2x1",
-                                            "fpdt 128K chunks 16K on the host, 2x1"});
+                                            "fpdt 64K chunk 16K host, 2x1", "fpdt 128K chunk 16K host, 2x1"});
     for (const RunCase& one : cases) {
         CHECK(one.recipe.implementation == Implementation::lean);
         CHECK(one.recipe.attention_kernel == AttentionKernel::cudnn);
@@ -174,7 +176,8 @@ TEST_CASE("a record holds prediction, measurement, signed errors and the worst r
     CHECK(record["time"]["worst_rank"] == 1);
     CHECK(record["memory"]["error"].get<double>() == doctest::Approx(0.02));
     CHECK(record["memory"]["worst_rank"] == 1);
-    CHECK(record["recipe"]["ulysses"] == 2);
+    CHECK(record["recipe"]["ulysses"] == "2");
+    CHECK(record["recipe"]["context"] == "65536");
     const Json& attention = record["ops"][0];
     CHECK(attention["name"] == "attention");
     CHECK(attention["launches"] == 2);  // of forward and recompute
@@ -186,6 +189,7 @@ TEST_CASE("a record holds prediction, measurement, signed errors and the worst r
         exchange = true;
         CHECK(part["measured_seconds"] == 0.02);
         CHECK(part["waited_for_seconds"] == 0.01);
+        CHECK(part["without_waiting_seconds"].get<double>() == doctest::Approx(0.003));
     }
     CHECK(exchange);
     CHECK(record["workspaces"][0]["wanted_bytes"] == 300);

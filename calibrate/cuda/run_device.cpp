@@ -66,6 +66,11 @@ void CudaRunDevice::drain(Stream which) {
 }
 
 void CudaRunDevice::finish() {
+    meter_.stop(compute());
+    drain_all();
+}
+
+void CudaRunDevice::drain_all() {
     for (std::size_t i = 0; i < stream_count; ++i) drain(static_cast<Stream>(i));
 }
 
@@ -84,13 +89,20 @@ void CudaRunDevice::settle() noexcept {
 void* CudaRunDevice::allocate(const LiveTensor& wanted) {
     trouble_.check();
     if (wanted.place != Place::device) return host_.allocate(wanted);
-    return pool_.allocate(wanted.bytes, stream(wanted.stream));
+    try {
+        return pool_.allocate(wanted.bytes, stream(wanted.stream));
+    } catch (const MemoryFull&) {
+        // Freed memory may lie in pieces, or wait for a stream: all of it back to the driver, and once more.
+        drain_all();
+        pool_.trim();
+        return pool_.allocate(wanted.bytes, stream(wanted.stream));
+    }
 }
 
 void CudaRunDevice::release(const LiveTensor& tensor) noexcept {
     if (tensor.place != Place::device) return host_.release(tensor);
-    // Whatever else used it, the compute stream has waited for by now.
-    pool_.release(tensor.address, compute());
+    // Back to the stream it came from, as PyTorch does: that stream may have it again at once.
+    pool_.release(tensor.address, stream(tensor.stream));
 }
 
 void CudaRunDevice::launch(const Launch& launch) {
@@ -169,7 +181,7 @@ void CudaRunDevice::report(RankMeasurement& result, std::uint32_t segments) {
     std::size_t free = 0, total = 0;
     check_cuda(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
     result.outside.value = static_cast<std::int64_t>(total - free) - pool_.reserved() - kernels_.scratch_bytes();
-    meter_.collect(segments, compute(), result.ops, result.segments);
+    meter_.collect(segments, result.ops, result.segments);
     meter_.on = false;
 }
 

@@ -62,6 +62,7 @@ class CudaRunDevice : public RunDevice {
     cudaStream_t stream(Stream which) const { return streams_[static_cast<std::size_t>(which)].get(); }
     cudaStream_t compute() const { return stream(Stream::compute); }
     void drain(Stream which);
+    void drain_all();
     void note_workspace(const Launch& launch);
 
     int gpu_;

@@ -10,6 +10,7 @@
 
 #include "calibrate/cuda/device.hpp"
 #include "calibrate/cuda/errors.hpp"
+#include "calibrate/cuda/nvml.hpp"
 #include "calibrate/cuda/run_device.hpp"
 #include "calibrate/host_facts.hpp"
 #include "calibrate/rank_groups.hpp"
@@ -179,6 +180,16 @@ class CudaFleet : public RunFleet {
         return ends;
     }
 
+    std::vector<GpuState> states() {
+        std::vector<GpuState> states;
+        for (int i = 0; i < gpus_; ++i) {
+            char bus[32] = {};
+            check_cuda(cudaDeviceGetPCIBusId(bus, sizeof bus, i), "cudaDeviceGetPCIBusId");
+            states.push_back(nvml_.state(bus));
+        }
+        return states;
+    }
+
     /// One training step on all ranks; seconds until the last has ended.
     double step() {
         together([&](int i) {
@@ -211,7 +222,7 @@ class CudaFleet : public RunFleet {
             measured.warm_seconds += step();
             ++measured.warm_steps;
         }
-        measured.before = first_->state();
+        measured.before = states();
         measured.ranks.resize(static_cast<std::size_t>(gpus_));
         together([&](int i) { rank(i).device->reset_peak(); });
         for (int i = 0; i < protocol.steps; ++i) {
@@ -219,7 +230,7 @@ class CudaFleet : public RunFleet {
             for (int r = 0; r < gpus_; ++r)
                 measured.ranks[static_cast<std::size_t>(r)].seconds.push_back(rank(r).seconds);
         }
-        measured.after = first_->state();
+        measured.after = states();
         together([&](int i) { rank(i).device->measure_ops(true); });
         step();
         together([&](int i) {
@@ -237,7 +248,8 @@ class CudaFleet : public RunFleet {
     Trouble trouble_;
     std::atomic<bool> aborted_{false};
     std::mutex abort_;
-    std::unique_ptr<Device> first_;  ///< provenance and clocks
+    std::unique_ptr<Device> first_;  ///< for the provenance
+    Nvml nvml_;
     std::vector<Rank> ranks_;
 };
 

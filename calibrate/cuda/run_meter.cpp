@@ -20,7 +20,7 @@ std::size_t RunMeter::op_of(const Event& event, Phase phase) {
             return i;
         }
     }
-    ops_.push_back({event, phase, 0, 0, 0});
+    ops_.push_back({event, phase, 0, 0, 0, {}});
     return ops_.size() - 1;
 }
 
@@ -62,10 +62,11 @@ double RunMeter::between(std::size_t begin, std::size_t end) const {
     return milliseconds * 1e-3;
 }
 
-void RunMeter::collect(std::uint32_t segments, cudaStream_t compute, std::vector<MeasuredOp>& ops,
-                       std::vector<double>& seconds) {
-    const std::size_t last = stamp(compute);
-    check_cuda(cudaEventSynchronize(events_[last]->get()), "cudaEventSynchronize");
+void RunMeter::stop(cudaStream_t compute) {
+    if (on) stopped_ = stamp(compute);
+}
+
+void RunMeter::collect(std::uint32_t segments, std::vector<MeasuredOp>& ops, std::vector<double>& seconds) {
     for (const Interval& interval : intervals_) {
         if (interval.op == none) continue;
         MeasuredOp& op = ops_[interval.op];
@@ -75,11 +76,12 @@ void RunMeter::collect(std::uint32_t segments, cudaStream_t compute, std::vector
         } else {
             op.seconds += taken;
             ++op.launches;
+            if (op.event.kind == EventKind::collective) op.each.push_back(taken);
         }
     }
     seconds.assign(segments, 0);
     for (std::size_t i = 0; i < marks_.size(); ++i) {
-        const std::size_t end = i + 1 < marks_.size() ? marks_[i + 1].event : last;
+        const std::size_t end = i + 1 < marks_.size() ? marks_[i + 1].event : stopped_;
         seconds[marks_[i].segment] += between(marks_[i].event, end);
     }
     ops = std::move(ops_);

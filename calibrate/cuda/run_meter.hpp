@@ -21,9 +21,10 @@ class RunMeter {
     void recorded(Stream stream, SyncId sync);
     void before_wait(SyncId sync, cudaStream_t compute);
     void after_wait(cudaStream_t compute);
-    /// All streams have run dry: reads the events and forgets them.
-    void collect(std::uint32_t segments, cudaStream_t compute, std::vector<MeasuredOp>& ops,
-                 std::vector<double>& seconds);
+    /// The end of the last segment.
+    void stop(cudaStream_t compute);
+    /// After stop(), and all streams have run dry: reads the events and forgets them.
+    void collect(std::uint32_t segments, std::vector<MeasuredOp>& ops, std::vector<double>& seconds);
 
  private:
     static constexpr std::size_t none = ~std::size_t{0};
@@ -44,6 +45,7 @@ class RunMeter {
     std::vector<MeasuredOp> ops_;
     std::vector<Interval> intervals_;
     std::vector<Mark> marks_;
+    std::size_t stopped_ = 0;                       ///< event of stop()
     std::array<std::size_t, stream_count> last_{};  ///< op launched last on each stream
     std::vector<std::size_t> behind_;               ///< by SyncId: the op that its record stands behind
 };

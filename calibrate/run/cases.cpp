@@ -87,8 +87,8 @@ std::string name_of(const Recipe& recipe) {
     std::string name = fmt::format("{} {}", to_string(recipe.method), binary_tokens(recipe.context.value));
     if (recipe.method == Method::upipe) name += fmt::format(" U {}", recipe.heads_per_stage);
     if (recipe.method == Method::fpdt) {
-        name += fmt::format(" chunks {}{}", binary_tokens(recipe.chunk_tokens.value),
-                            recipe.offload.chunks ? " on the host" : "");
+        name +=
+            fmt::format(" chunk {}{}", binary_tokens(recipe.chunk_tokens.value), recipe.offload.chunks ? " host" : "");
     }
     return name + fmt::format(", {}x{}", recipe.ulysses, recipe.ring);
 }

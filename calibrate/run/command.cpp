@@ -9,6 +9,7 @@
 #include "calibrate/calibrate.hpp"
 #include "calibrate/host_facts.hpp"
 #include "calibrate/probe_file.hpp"
+#include "calibrate/run/compare.hpp"
 #include "calibrate/run/report.hpp"
 #include "configs/calibration.hpp"
 
@@ -80,10 +81,24 @@ Json run_one(const RunCase& one, const Calibration& calibration, RunFleet* fleet
     }
 }
 
+ExitCode compare(const CalibrateOptions& options) {
+    std::string text = table_heading(), parts;
+    for (const Json& record : read_run_file(options.run.compare)) {
+        const bool measured = record.at("status") == "ok";
+        const Json again =
+            measured ? predicted_again(record, calibration_of(options, case_of(record).cluster)) : record;
+        text += table_line(again);
+        if (measured) parts += "\n" + record.at("name").get<std::string>() + "\n" + parts_text(again);
+    }
+    fmt::print("{}{}", text, parts);
+    return ExitCode::ok;
+}
+
 }  // namespace
 
 ExitCode run_runs(const CalibrateOptions& options, const std::vector<std::string>& words,
                   const std::function<std::unique_ptr<RunFleet>(int)>& open) {
+    if (!options.run.compare.empty()) return compare(options);
     const std::vector<RunCase> cases = plan_cases(options.run);
     const Calibration calibration = calibration_of(options, cases.front().cluster);
     if (options.dry_run) {

@@ -17,8 +17,9 @@ struct MeasuredOp {
     Event event{};  ///< one of them
     Phase phase{};
     std::int64_t launches = 0;
-    double seconds = 0;  ///< on its stream
-    double exposed = 0;  ///< that the compute stream waited for it
+    double seconds = 0;        ///< on its stream
+    double exposed = 0;        ///< that the compute stream waited for it
+    std::vector<double> each;  ///< of a collective, launch by launch: ranks wait in it for the last of them
 };
 
 /// Memory that cuDNN asks for beside the operands of one kernel, and what the schedule holds for it meanwhile.
@@ -47,8 +48,8 @@ struct CaseMeasurement {
     std::vector<double> seconds;  ///< of each timed step, until the last rank's end
     int warm_steps = 0;
     double warm_seconds = 0;
-    double preparation_seconds = 0;  ///< plans, communicators, first allocations
-    GpuState before, after;
+    double preparation_seconds = 0;       ///< plans, communicators, first allocations
+    std::vector<GpuState> before, after;  ///< of each GPU
 };
 
 struct RunProtocol {

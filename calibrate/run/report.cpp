@@ -7,35 +7,23 @@
 #include <array>
 
 #include "calibrate/statistics.hpp"
+#include "configs/recipe_text.hpp"
 
 namespace headroom {
 namespace {
 
-Json recipe_json(const RunCase& one) {
-    const Recipe& r = one.recipe;
-    Json json{{"method", to_string(r.method)},
-              {"context", r.context.value},
-              {"ulysses", r.ulysses},
-              {"ring", r.ring},
-              {"implementation", to_string(r.implementation)},
-              {"attention_kernel", to_string(r.attention_kernel)},
-              {"checkpointing", to_string(r.checkpointing)},
-              {"offload.block_inputs", to_string(r.offload.block_inputs)},
-              {"sharding.strategy", to_string(r.sharding.strategy)},
-              {"sharding.degree", r.sharding.degree}};
-    if (r.method == Method::upipe) json["heads_per_stage"] = r.heads_per_stage;
-    if (r.method == Method::fpdt) {
-        json["chunk_tokens"] = r.chunk_tokens.value;
-        json["offload.chunks"] = r.offload.chunks;
-    }
+Json recipe_json(const Recipe& recipe) {
+    Json json = Json::object();
+    for (const RecipeLine& line : describe(recipe)) json[line.key] = line.value;
     return json;
 }
 
 Json case_json(const RunCase& one) {
     Json json{{"record", "run"}, {"name", one.name}, {"model", one.model.name}, {"layers", one.model.layers}};
     json["blocks_only"] = one.blocks_only;
+    json["cluster"] = one.cluster.name;
     json["gpus"] = one.cluster.gpus();
-    if (one.invalid.empty()) json["recipe"] = recipe_json(one);
+    if (one.invalid.empty()) json["recipe"] = recipe_json(one.recipe);
     return json;
 }
 
@@ -60,6 +48,25 @@ const RankMeasurement& slowest(const CaseMeasurement& measured) {
     return *std::max_element(
         measured.ranks.begin(), measured.ranks.end(),
         [](const RankMeasurement& a, const RankMeasurement& b) { return median_seconds(a) < median_seconds(b); });
+}
+
+double computing_seconds(const RankMeasurement& rank) {
+    double sum = 0;
+    for (const MeasuredOp& op : rank.ops) {
+        const EventKind kind = op.event.kind;
+        const bool computes =
+            kind == EventKind::gemm || kind == EventKind::attention || kind == EventKind::memory_bound;
+        sum += computes ? op.seconds : 0;
+    }
+    return sum;
+}
+
+/// Steps end together on all ranks, for they wait in each other's collectives: whom the others wait for is the one that
+/// computes longest.
+const RankMeasurement& busiest(const CaseMeasurement& measured) {
+    return *std::max_element(
+        measured.ranks.begin(), measured.ranks.end(),
+        [](const RankMeasurement& a, const RankMeasurement& b) { return computing_seconds(a) < computing_seconds(b); });
 }
 
 Json memory_json(const CasePlan& plan, const CaseMeasurement& measured) {
@@ -93,13 +100,14 @@ Json time_json(const CasePlan& plan, const CaseMeasurement& measured) {
               {"error", relative(summary.median, predicted.step.seconds.value)},
               {"mad_seconds", summary.mad},
               {"samples", measured.seconds},
-              {"worst_rank", slowest(measured).rank},
+              {"worst_rank", busiest(measured).rank},
               {"predicted_worst_rank", predicted.rank},
               {"warm_steps", measured.warm_steps},
               {"warm_seconds", measured.warm_seconds},
               {"preparation_seconds", measured.preparation_seconds}};
     for (const RankMeasurement& rank : measured.ranks) {
         json["seconds_by_rank"].push_back(median_seconds(rank));
+        json["computing_seconds_by_rank"].push_back(computing_seconds(rank));
         json["predicted_seconds_by_rank"].push_back(plan.ranks[static_cast<std::size_t>(rank.rank)].step.seconds.value);
     }
     json["instrumented_seconds"] = slowest(measured).instrumented_seconds;
@@ -111,22 +119,52 @@ struct OpRow {
     std::string name;
     Part part{};
     double predicted = 0, measured = 0, exposed = 0;
+    double fastest = 0;  ///< of a collective: each launch on the rank that came to it last, so without the wait for it
     std::int64_t launches = 0;
+    std::vector<double> by_rank;
 };
 
-std::vector<OpRow> op_rows(const CasePlan& plan, const RankMeasurement& rank) {
+/// The same launches on another rank.
+const MeasuredOp* same_op(const RankMeasurement& rank, const MeasuredOp& op) {
+    const std::string name = op.event.name;
+    for (const MeasuredOp& other : rank.ops) {
+        if (other.phase == op.phase && other.event.kind == op.event.kind && other.event.name == name) return &other;
+    }
+    return nullptr;
+}
+
+double fastest_of(const CaseMeasurement& measured, const MeasuredOp& op) {
+    if (op.each.empty()) return op.seconds;
+    std::vector<double> least = op.each;
+    for (const RankMeasurement& rank : measured.ranks) {
+        const MeasuredOp* other = same_op(rank, op);
+        if (other == nullptr || other->each.size() != least.size()) continue;
+        for (std::size_t i = 0; i < least.size(); ++i) least[i] = std::min(least[i], other->each[i]);
+    }
+    double sum = 0;
+    for (const double seconds : least) sum += seconds;
+    return sum;
+}
+
+std::vector<OpRow> op_rows(const CasePlan& plan, const CaseMeasurement& measured, const RankMeasurement& rank) {
     const RankPlan& predicted = plan.ranks[static_cast<std::size_t>(rank.rank)];
     std::vector<OpRow> rows;
     for (const MeasuredOp& op : rank.ops) {
         const std::string name = op.event.name;
         auto row = std::find_if(rows.begin(), rows.end(), [&](const OpRow& one) { return one.name == name; });
         if (row == rows.end()) {
-            row = rows.insert(rows.end(), {name, part_of_event(op.event, op.phase, plan), 0, 0, 0, 0});
+            row = rows.insert(rows.end(), {name, part_of_event(op.event, op.phase, plan), 0, 0, 0, 0, 0, {}});
+            row->by_rank.assign(measured.ranks.size(), 0);
             for (const PredictedOp& wanted : predicted.ops) row->predicted += wanted.name == name ? wanted.seconds : 0;
         }
         row->measured += op.seconds;
         row->exposed += op.exposed;
+        row->fastest += fastest_of(measured, op);
         row->launches += op.launches;
+        for (std::size_t i = 0; i < measured.ranks.size(); ++i) {
+            const MeasuredOp* there = same_op(measured.ranks[i], op);
+            row->by_rank[i] += there == nullptr ? 0 : there->seconds;
+        }
     }
     std::stable_sort(rows.begin(), rows.end(), [](const OpRow& a, const OpRow& b) { return a.measured > b.measured; });
     return rows;
@@ -141,7 +179,9 @@ Json ops_json(const std::vector<OpRow>& rows) {
                         {"predicted_seconds", row.predicted},
                         {"measured_seconds", row.measured},
                         {"error", relative(row.measured, row.predicted)},
-                        {"exposed_seconds", row.exposed}});
+                        {"without_waiting_seconds", row.fastest},
+                        {"exposed_seconds", row.exposed},
+                        {"seconds_by_rank", row.by_rank}});
     }
     return json;
 }
@@ -149,9 +189,10 @@ Json ops_json(const std::vector<OpRow>& rows) {
 /// By part: busy time of all streams, and of the communication and copies what the compute stream waited for.
 Json parts_json(const CasePlan& plan, const RankMeasurement& rank, const std::vector<OpRow>& rows) {
     const RankPlan& predicted = plan.ranks[static_cast<std::size_t>(rank.rank)];
-    std::array<double, part_count> busy{}, exposed{};
+    std::array<double, part_count> busy{}, fastest{}, exposed{};
     for (const OpRow& row : rows) {
         busy[static_cast<std::size_t>(row.part)] += row.measured;
+        fastest[static_cast<std::size_t>(row.part)] += row.fastest;
         exposed[static_cast<std::size_t>(row.part)] += row.exposed;
     }
     Json json = Json::array();
@@ -163,6 +204,7 @@ Json parts_json(const CasePlan& plan, const RankMeasurement& rank, const std::ve
                         {"predicted_seconds", expected.busy.value},
                         {"measured_seconds", busy[i]},
                         {"error", relative(busy[i], expected.busy.value)},
+                        {"without_waiting_seconds", fastest[i]},
                         {"predicted_exposed_seconds", expected.exposed.value},
                         {"waited_for_seconds", exposed[i]}});
     }
@@ -198,12 +240,25 @@ Json workspaces_json(const RankMeasurement& rank) {
     return json;
 }
 
-Json state_json(const GpuState& state) {
-    return {{"sm_clock_mhz", state.sm_clock_mhz},
-            {"memory_clock_mhz", state.memory_clock_mhz},
-            {"temperature_celsius", state.temperature_celsius},
-            {"power_watts", state.power_watts},
-            {"throttle", state.throttle}};
+Json states_json(const std::vector<GpuState>& states) {
+    Json json = Json::array();
+    for (const GpuState& state : states) {
+        json.push_back({{"sm_clock_mhz", state.sm_clock_mhz},
+                        {"memory_clock_mhz", state.memory_clock_mhz},
+                        {"temperature_celsius", state.temperature_celsius},
+                        {"power_watts", state.power_watts},
+                        {"throttle", state.throttle}});
+    }
+    return json;
+}
+
+/// Six digits are more than any clock gives.
+void round_numbers(Json& json) {
+    if (json.is_number_float()) {
+        json = std::stod(fmt::format("{:.6g}", json.get<double>()));
+    } else if (json.is_structured()) {
+        for (Json& item : json) round_numbers(item);
+    }
 }
 
 }  // namespace
@@ -240,15 +295,16 @@ Json run_record(const CasePlan& plan, const CaseMeasurement& measured) {
     json["calibration"] = plan.calibration.name;
     json["memory"] = memory_json(plan, measured);
     json["time"] = time_json(plan, measured);
-    const RankMeasurement& rank = slowest(measured);
-    const std::vector<OpRow> rows = op_rows(plan, rank);
+    const RankMeasurement& rank = busiest(measured);
+    const std::vector<OpRow> rows = op_rows(plan, measured, rank);
     json["parts_of_rank"] = rank.rank;
     json["parts"] = parts_json(plan, rank, rows);
     json["segments"] = segments_json(plan.ranks[static_cast<std::size_t>(rank.rank)], rank);
     json["ops"] = ops_json(rows);
     json["workspaces"] = workspaces_json(rank);
-    json["before"] = state_json(measured.before);
-    json["after"] = state_json(measured.after);
+    json["before"] = states_json(measured.before);
+    json["after"] = states_json(measured.after);
+    round_numbers(json);
     return json;
 }
 
@@ -260,25 +316,24 @@ Json failed_record(const RunCase& one, const std::string& status, const std::str
 }
 
 std::string table_heading() {
-    return fmt::format("{:<32} {:>8} {:>8} {:>7} {:>8} {:>8} {:>7}\n", "case", "peak GiB", "measured", "error",
-                       "step s", "measured", "error");
+    return fmt::format("{:<30} {:^23} {:^25}\n", "", "peak, GiB", "step, seconds") +
+           fmt::format("{:<30} {:>7} {:>7} {:>7} {:>8} {:>8} {:>7}\n", "case", "planned", "run", "error", "planned",
+                       "run", "error");
 }
 
 std::string table_line(const Json& record) {
     const std::string name = record["name"];
     const std::string status = record["status"];
     if (status != "ok" && status != "predicted") {
-        return fmt::format("{:<32} {}: {}\n", name, status, record["reason"].get<std::string>());
+        return fmt::format("{:<30} {}: {}\n", name, status, record["reason"].get<std::string>());
     }
     const auto gib = [&](const char* key) { return in_gib({record["memory"][key].get<std::int64_t>()}); };
     const Json& time = record["time"];
-    if (status == "predicted") {
-        return fmt::format("{:<32} {:>8.3f} {:>8} {:>7} {:>8.4f}\n", name, gib("predicted_peak_bytes"), "", "",
-                           time["predicted_seconds"].get<double>());
-    }
-    return fmt::format("{:<32} {:>8.3f} {:>8.3f} {:>+6.2f}% {:>8.4f} {:>8.4f} {:>+6.2f}%\n", name,
-                       gib("predicted_peak_bytes"), gib("measured_peak_bytes"),
-                       100 * record["memory"]["error"].get<double>(), time["predicted_seconds"].get<double>(),
+    const double peak = gib("predicted_peak_bytes"), seconds = time["predicted_seconds"].get<double>();
+    if (status == "predicted")
+        return fmt::format("{:<30} {:>7.3f} {:>7} {:>7} {:>8.4f}\n", name, peak, "", "", seconds);
+    return fmt::format("{:<30} {:>7.3f} {:>7.3f} {:>+6.2f}% {:>8.4f} {:>8.4f} {:>+6.2f}%\n", name, peak,
+                       gib("measured_peak_bytes"), 100 * record["memory"]["error"].get<double>(), seconds,
                        time["measured_seconds"].get<double>(), 100 * time["error"].get<double>());
 }
 
@@ -286,9 +341,9 @@ std::string parts_text(const Json& record) {
     if (record["status"] != "ok") return "";
     std::string text;
     for (const Json& part : record["parts"]) {
-        text += fmt::format("  {:<16} {:>9.4f} s predicted {:>9.4f} measured {:>+7.1f}%",
-                            part["part"].get<std::string>(), part["predicted_seconds"].get<double>(),
-                            part["measured_seconds"].get<double>(), 100 * part["error"].get<double>());
+        text += fmt::format("  {:<16} {:>9.4f} s planned {:>9.4f} run {:>+7.1f}%", part["part"].get<std::string>(),
+                            part["predicted_seconds"].get<double>(), part["measured_seconds"].get<double>(),
+                            100 * part["error"].get<double>());
         if (part["predicted_exposed_seconds"].get<double>() > 0 && part["waited_for_seconds"].get<double>() > 0) {
             text += fmt::format(", waited for {:.4f} ({:.4f})", part["waited_for_seconds"].get<double>(),
                                 part["predicted_exposed_seconds"].get<double>());

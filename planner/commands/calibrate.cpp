@@ -87,6 +87,7 @@ Synopsis calibrate_synopsis() {
                                {"set", "KEY=VALUE", "any recipe key", 0, true},
                                {"cluster", "NAME", "machine the prediction is for (default h200)"},
                                {"calibration", "NAME", "its constants (default: the cluster's own)"},
+                               {"compare", "FILE", "such a file beside today's predictions; nothing is run"},
                                {"steps", "N", "timed repetitions (default 3)"},
                                {"warm", "SECONDS", "of load before them (default 2)"}}};
     const FlagGroup check_group{"check",
