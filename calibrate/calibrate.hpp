@@ -13,8 +13,10 @@
 
 namespace headroom {
 
-/// Runs the options; `open` is asked for a device only when one is needed.
-ExitCode run_calibrate(const CalibrateOptions& options, const std::vector<std::string>& words,
-                       const std::function<std::unique_ptr<Device>()>& open);
+using OpenDevice = std::function<std::unique_ptr<Device>(const GpuChoice&)>;
+
+/// Runs the options; `open` is asked for a device only when one is needed. Started as one of several processes of a
+/// job, the first leads and the others serve it.
+ExitCode run_calibrate(const CalibrateOptions& options, const std::vector<std::string>& words, const OpenDevice& open);
 
 }  // namespace headroom
