@@ -35,6 +35,9 @@ class CudaDevice : public Device {
         binding_ = enter_gpu(first_);
         check_cuda(cudaFree(nullptr), "creation of the CUDA context");
         bus_id_ = pci_bus_id(first_);
+        std::size_t free = 0, total = 0;
+        check_cuda(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
+        context_bytes_ = static_cast<std::int64_t>(total - free);
     }
 
     Json provenance() override {
@@ -55,6 +58,7 @@ class CudaDevice : public Device {
                   {"nccl", nccl_version_text()}}},
                 {"nvml", nvml_.available()},
                 {"numa", binding_},
+                {"context_bytes", context_bytes_},
                 {"peers", peers()},
                 {"host", host_facts()},
                 {"environment", environment_facts()}};
@@ -148,6 +152,7 @@ class CudaDevice : public Device {
     }
 
     int first_, gpus_ = 0;
+    std::int64_t context_bytes_ = 0;  ///< in use on the first GPU before anything was launched
     std::string bus_id_, binding_;
     Nvml nvml_;
     std::shared_ptr<NcclMesh> mesh_;
