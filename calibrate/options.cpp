@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <functional>
 #include <map>
@@ -27,6 +28,61 @@ double seconds_of(const std::string& text, const char* flag) {
         throw Error(fmt::format("'{}' is no number of seconds", text), flag, "write e.g. --budget 120");
     }
     return value;
+}
+
+std::vector<std::string> list_of(const std::string& text, const char* flag) {
+    std::vector<std::string> items;
+    for (std::size_t begin = 0; begin <= text.size();) {
+        const std::size_t end = std::min(text.find(',', begin), text.size());
+        if (end == begin) throw Error(fmt::format("'{}' has an empty item", text), flag, "write e.g. 128K,256K");
+        items.push_back(text.substr(begin, end - begin));
+        begin = end + 1;
+    }
+    return items;
+}
+
+int steps_of(const std::string& text) {
+    int value = 0;
+    const char* end = text.data() + text.size();
+    const auto [stop, error] = std::from_chars(text.data(), end, value);
+    if (error != std::errc() || stop != end || value < 1 || value > 1000) {
+        throw Error(fmt::format("'{}' is no number of steps", text), "--steps", "use 1 to 1000");
+    }
+    return value;
+}
+
+Flag run_text(std::string RunOptions::*member) {
+    return {true, [member](CalibrateOptions& o, const std::string& v) { o.run.*member = v; }};
+}
+
+Flag run_list(std::vector<std::string> RunOptions::*member, const char* flag) {
+    return {true, [member, flag](CalibrateOptions& o, const std::string& v) { o.run.*member = list_of(v, flag); }};
+}
+
+Flags run_flags() {
+    return {
+        {"--model", run_text(&RunOptions::model)},
+        {"--cluster", run_text(&RunOptions::cluster)},
+        {"--calibration", run_text(&RunOptions::calibration)},
+        {"--gpus", run_text(&RunOptions::gpus)},
+        {"--ulysses", run_text(&RunOptions::ulysses)},
+        {"--ring", run_text(&RunOptions::ring)},
+        {"--layers", run_text(&RunOptions::layers)},
+        {"--compare", run_text(&RunOptions::compare)},
+        {"--method", run_list(&RunOptions::methods, "--method")},
+        {"--context", run_list(&RunOptions::contexts, "--context")},
+        {"--heads-per-stage", run_list(&RunOptions::heads_per_stage, "--heads-per-stage")},
+        {"--chunk-tokens", run_list(&RunOptions::chunk_tokens, "--chunk-tokens")},
+        {"--set", {true, [](CalibrateOptions& o, const std::string& v) { o.run.sets.push_back(v); }}},
+        {"--steps", {true, [](CalibrateOptions& o, const std::string& v) { o.run.steps = steps_of(v); }}},
+        {"--warm",
+         {true, [](CalibrateOptions& o, const std::string& v) { o.run.warm_seconds = seconds_of(v, "--warm"); }}},
+        {"--no-loss", {false, [](CalibrateOptions& o, const std::string&) { o.run.blocks_only = true; }}},
+        {"--budget",
+         {true, [](CalibrateOptions& o, const std::string& v) { o.selection.budget = seconds_of(v, "--budget"); }}},
+        {"--dry-run", {false, [](CalibrateOptions& o, const std::string&) { o.dry_run = true; }}},
+        {"--output", {true, [](CalibrateOptions& o, const std::string& v) { o.output = v; }}},
+    };
 }
 
 Flags probe_flags() {
@@ -89,7 +145,7 @@ void parse_flags(CalibrateOptions& options, const Flags& flags, bool positionals
 CalibrateOptions parse_calibrate_options(const std::vector<std::string>& words) {
     CalibrateOptions options;
     if (words.empty()) {
-        throw Error("no action is given", "headroom calibrate", "choose probes or fit; --help explains them");
+        throw Error("no action is given", "headroom calibrate", "choose probes, fit or run; --help explains them");
     }
     const std::string& action = words.front();
     const std::vector<std::string> rest(words.begin() + 1, words.end());
@@ -109,18 +165,29 @@ CalibrateOptions parse_calibrate_options(const std::vector<std::string>& words) 
             throw Error("no probe file is named", "headroom calibrate fit",
                         "name what headroom calibrate probes wrote");
         }
+    } else if (action == "run") {
+        options.action = CalibrateAction::run;
+        parse_flags(options, run_flags(), false, "headroom calibrate run", rest);
+        const bool runs = options.action == CalibrateAction::run && options.run.compare.empty();
+        if (runs && options.run.methods.empty()) {
+            throw Error("no method is given", "--method", "e.g. --method ulysses,upipe");
+        }
+        if (runs && options.run.contexts.empty()) {
+            throw Error("no context is given", "--context", "e.g. --context 128K,256K");
+        }
     } else {
         throw Error(fmt::format("unknown action '{}'", action), "headroom calibrate",
-                    "choose probes or fit; --help explains them");
+                    "choose probes, fit or run; --help explains them");
     }
     return options;
 }
 
 std::string calibrate_help() {
     return "Usage: headroom calibrate probes [flags]\n"
-           "       headroom calibrate fit FILE... [flags]\n\n"
-           "Measures this machine, one JSON line for each finished probe, and fits a calibration file to such "
-           "lines.\n\n"
+           "       headroom calibrate fit FILE... [flags]\n"
+           "       headroom calibrate run --method LIST --context LIST [flags]\n\n"
+           "Measures this machine, one JSON line for each finished probe, fits a calibration file to such lines, and\n"
+           "executes a method's lean schedule to compare it with its prediction.\n\n"
            "probes\n"
            "  --list            names of the probes, in the order they run; no GPU is needed\n"
            "  --dry-run         the same with the seconds and bytes they take; no GPU is needed\n"
@@ -133,10 +200,28 @@ std::string calibrate_help() {
            "  --base NAME       calibration that says what was not probed (a built-in one)\n"
            "  --name NAME       cluster the calibration is for\n"
            "  -o, --output FILE calibration file; otherwise standard output\n\n"
+           "run\n"
+           "  --method LIST     ulysses, ring, usp, upipe, fpdt, native; commas between several\n"
+           "  --context LIST    tokens of one sequence over all GPUs: 128K,256K\n"
+           "  --gpus N          of this machine (default 1)\n"
+           "  --model NAME      as in headroom plan (default llama3-8b)\n"
+           "  --layers N        so many blocks of it instead of all\n"
+           "  --no-loss         blocks alone: no embedding, loss and optimizer\n"
+           "  --ulysses N, --ring N, --heads-per-stage LIST, --chunk-tokens LIST, --set KEY=VALUE\n"
+           "                    as in headroom plan; --set may be repeated\n"
+           "  --cluster NAME    the machine the prediction is for (default h200)\n"
+           "  --calibration NAME  its constants (default: the cluster's own)\n"
+           "  --steps N         timed repetitions (default 3)\n"
+           "  --warm SECONDS    of load before them (default 2)\n"
+           "  --budget SECONDS  begin nothing that would end later\n"
+           "  --dry-run         predictions alone; no GPU is needed\n"
+           "  --compare FILE    what such a file measured beside today's predictions; no GPU is needed\n"
+           "  -o, --output FILE a new file of JSON lines, one for each finished case\n\n"
            "Examples\n"
            "  headroom calibrate probes --dry-run\n"
            "  headroom calibrate probes -o node7.jsonl\n"
-           "  headroom calibrate fit node7.jsonl --base h200 -o node7.yaml\n";
+           "  headroom calibrate fit node7.jsonl --base h200 -o node7.yaml\n"
+           "  headroom calibrate run --method ulysses,upipe --context 128K,256K --gpus 2 --layers 1\n";
 }
 
 bool needs_device(const CalibrateOptions& options) {
@@ -144,6 +229,7 @@ bool needs_device(const CalibrateOptions& options) {
         case CalibrateAction::probes:
             return !options.list && !options.dry_run;
         case CalibrateAction::run:
+            return !options.dry_run && options.run.compare.empty();
         case CalibrateAction::check:
             return true;
         case CalibrateAction::help:

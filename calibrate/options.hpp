@@ -11,6 +11,19 @@ namespace headroom {
 
 enum class CalibrateAction { help, version, probes, fit, run, check };
 
+/// What `run` executes. Values are kept as typed: names, sizes and recipe keys are read where models are known.
+struct RunOptions {
+    std::string model = "llama3-8b", cluster = "h200", calibration;
+    std::string gpus = "1", ulysses, ring, layers;
+    std::vector<std::string> methods, contexts;              ///< comma-separated lists
+    std::vector<std::string> heads_per_stage, chunk_tokens;  ///< the same, for upipe and for fpdt
+    std::vector<std::string> sets;                           ///< key=value
+    std::string compare;                                     ///< a file of earlier runs: nothing is run
+    int steps = 3;                                           ///< timed repetitions
+    double warm_seconds = 2;                                 ///< of load before them, at least
+    bool blocks_only = false;                                ///< --no-loss
+};
+
 struct CalibrateOptions {
     CalibrateAction action = CalibrateAction::help;
     // probes
@@ -21,13 +34,14 @@ struct CalibrateOptions {
     // fit
     std::vector<std::string> inputs;  ///< probe files
     std::string base, name;           ///< calibration to start from, and the name of the new one
+    RunOptions run;
 };
 
 /// Words behind `headroom calibrate`. Throws Error (usage).
 CalibrateOptions parse_calibrate_options(const std::vector<std::string>& words);
 std::string calibrate_help();
 
-/// probes with --list or --dry-run, fit and the help ask no GPU.
+/// probes with --list, probes and run with --dry-run, run with --compare, fit and the help ask no GPU.
 bool needs_device(const CalibrateOptions& options);
 
 }  // namespace headroom

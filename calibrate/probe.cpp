@@ -56,7 +56,7 @@ double bytes_per_element(DeviceKernel kernel) {
     return 0;
 }
 
-Work any_work(const KernelWork& work) {
+Work any_work(const KernelProbe& work) {
     return std::visit([](const auto& one) { return Work{one}; }, work);
 }
 
@@ -87,7 +87,7 @@ int ranks_of(const Work& work) {
 
 bool is_shared(const Work& work) { return ranks_of(work) > 1; }
 
-KernelWork kernel_work(const Work& work) {
+KernelProbe kernel_probe(const Work& work) {
     if (const auto* one = std::get_if<DeviceKernelProbe>(&work)) return *one;
     if (const auto* one = std::get_if<GemmProbe>(&work)) return *one;
     if (const auto* one = std::get_if<AttentionProbe>(&work)) return *one;

@@ -124,16 +124,16 @@ struct CopyOverlapProbe {
 };
 
 /// A probe of kernels, timed by events and by CUPTI's record of each kernel: both must say the same.
-using KernelWork = std::variant<DeviceKernelProbe, GemmProbe, AttentionProbe>;
+using KernelProbe = std::variant<DeviceKernelProbe, GemmProbe, AttentionProbe>;
 struct CrossCheckProbe {
     std::string of;  ///< name of that probe
-    KernelWork work;
+    KernelProbe work;
 };
 
 using Work = std::variant<HostCopyProbe, ZeroFillProbe, HostGapProbe, DeviceKernelProbe, GemmProbe, AttentionProbe,
                           CollectiveProbe, CollectiveMemoryProbe, OverlapProbe, CopyOverlapProbe, CrossCheckProbe>;
 /// Throws std::logic_error for what is no kernel.
-KernelWork kernel_work(const Work& work);
+KernelProbe kernel_probe(const Work& work);
 
 struct Probe {
     std::string name;  ///< stable: resuming and selecting go by it

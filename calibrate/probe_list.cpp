@@ -263,7 +263,7 @@ void add_cross_checks(Probes& probes) {
     for (const char* name : names) {
         const Probe& of = *std::find_if(probes.begin(), probes.end(), [&](const Probe& p) { return p.name == name; });
         probes.push_back({fmt::format("cupti/{}", name),
-                          CrossCheckProbe{of.name, kernel_work(of.work)},
+                          CrossCheckProbe{of.name, kernel_probe(of.work)},
                           of.device_memory,
                           of.host_memory,
                           {3, 0.1},

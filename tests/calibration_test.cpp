@@ -100,7 +100,8 @@ TEST_CASE("the curves give back the points they were fitted on") {
              Point{"h200", fa2_kernel, 131072, 16, 1, true, false, 320.6, 0.031},
              Point{"h200", fa2_kernel, 32768, 32, 1, false, false, 350.5, 0.031},
              Point{"h200", fa2_kernel, 131072, 16, 1, true, true, 322.0, 0.016},
-             Point{"h200", cudnn, 8192, 1, 1, true, false, 169.6, 0.05},
+             Point{"h200", cudnn, 8192, 32, 1, true, false, 559.3, 0.04},
+             Point{"h200", cudnn, 131072, 32, 1, true, true, 541.5, 0.02},
              Point{"h200", cudnn, 1048576, 1, 1, true, false, 503.6, 0.05},
              Point{"h200", cudnn, 131072, 32, 1, false, true, 551.1, 0.02},
              // 16384 tokens in 16 heads, FlashAttention-3 paper

@@ -86,7 +86,7 @@ class CudaDevice : public Device {
             return prepare_cross_check(std::visit([](const auto& one) { return prepare_kernels(one); }, work->work));
         }
         if (is_shared(probe.work)) return join(probe, invitation(probe), 0);
-        return std::visit([](const auto& one) { return prepare_kernels(one); }, kernel_work(probe.work));
+        return std::visit([](const auto& one) { return prepare_kernels(one); }, kernel_probe(probe.work));
     }
 
     std::string invitation(const Probe& probe) override {

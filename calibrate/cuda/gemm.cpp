@@ -1,24 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "calibrate/cuda/gemm.hpp"
 
-#include <cublasLt.h>
 #include <fmt/format.h>
 
-#include "calibrate/cuda/errors.hpp"
+#include "calibrate/cuda/gemm_plan.hpp"
 #include "calibrate/cuda/samples.hpp"
 #include "calibrate/cuda/stream_measurement.hpp"
 
 namespace headroom {
 namespace {
-
-void check_blas(cublasStatus_t status, const std::string& call) {
-    if (status == CUBLAS_STATUS_SUCCESS) return;
-    throw Error(fmt::format("{} failed with {} ({}): {}", call, cublasLtGetStatusName(status), static_cast<int>(status),
-                            cublasLtGetStatusString(status)),
-                "", "CUBLASLT_LOG_LEVEL=2 in the environment says more", ExitCode::failure);
-}
-
-constexpr std::int64_t workspace_bytes = 64 * mebi;
 
 /// Y[m,n] = X[m,k] W[n,k]^T, all row-major bf16, sums in fp32: the forward product of a linear layer.
 class GemmMeasurement : public StreamMeasurement {
@@ -29,32 +19,12 @@ class GemmMeasurement : public StreamMeasurement {
           x_(2 * probe.m * probe.k),
           w_(2 * probe.n * probe.k),
           y_(2 * probe.m * probe.n),
-          workspace_(workspace_bytes) {
+          workspace_(gemm_workspace_bytes),
+          plan_(handle_.get(), probe.m, probe.n, probe.k, ProductRole::forward) {
         fill_normal(stream(), x_.as<bf16>(), probe.m * probe.k, 1);
         fill_normal(stream(), w_.as<bf16>(), probe.n * probe.k, 2);
-        check_blas(cublasLtCreate(&handle_), "cublasLtCreate");
-        check_blas(cublasLtMatmulDescCreate(&operation_, CUBLAS_COMPUTE_32F, CUDA_R_32F), "cublasLtMatmulDescCreate");
-        const cublasOperation_t transpose = CUBLAS_OP_T;
-        check_blas(
-            cublasLtMatmulDescSetAttribute(operation_, CUBLASLT_MATMUL_DESC_TRANSA, &transpose, sizeof transpose),
-            "cublasLtMatmulDescSetAttribute");
-        // The library is column-major: Y^T = (W^T)^T X^T.
-        layout(&w_layout_, probe.k, probe.n);
-        layout(&x_layout_, probe.k, probe.m);
-        layout(&y_layout_, probe.n, probe.m);
-        choose();
         synchronize();
     }
-    ~GemmMeasurement() override {
-        for (const cublasLtMatrixLayout_t one : {w_layout_, x_layout_, y_layout_}) {
-            if (one != nullptr) cublasLtMatrixLayoutDestroy(one);
-        }
-        if (operation_ != nullptr) cublasLtMatmulDescDestroy(operation_);
-        if (handle_ != nullptr) cublasLtDestroy(handle_);
-    }
-    GemmMeasurement(const GemmMeasurement&) = delete;
-    GemmMeasurement& operator=(const GemmMeasurement&) = delete;
-
     Check verify() override {
         enqueue(stream());
         synchronize();
@@ -76,42 +46,13 @@ class GemmMeasurement : public StreamMeasurement {
     }
 
  protected:
-    void enqueue(cudaStream_t stream) override {
-        const float one = 1, zero = 0;
-        check_blas(
-            cublasLtMatmul(handle_, operation_, &one, w_.as(), w_layout_, x_.as(), x_layout_, &zero, y_.as(), y_layout_,
-                           y_.as(), y_layout_, &choice_.algo, workspace_.as(), workspace_bytes, stream),
-            "cublasLtMatmul");
-    }
+    void enqueue(cudaStream_t stream) override { plan_.run(stream, x_.as(), w_.as(), y_.as(), workspace_.as()); }
 
  private:
-    static void layout(cublasLtMatrixLayout_t* result, std::int64_t rows, std::int64_t columns) {
-        check_blas(cublasLtMatrixLayoutCreate(result, CUDA_R_16BF, static_cast<std::uint64_t>(rows),
-                                              static_cast<std::uint64_t>(columns), rows),
-                   "cublasLtMatrixLayoutCreate");
-    }
-
-    /// The library's own first choice, as frameworks take it.
-    void choose() {
-        cublasLtMatmulPreference_t preference = nullptr;
-        check_blas(cublasLtMatmulPreferenceCreate(&preference), "cublasLtMatmulPreferenceCreate");
-        const auto bytes = static_cast<std::size_t>(workspace_bytes);
-        cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &bytes,
-                                             sizeof bytes);
-        int found = 0;
-        const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(
-            handle_, operation_, w_layout_, x_layout_, y_layout_, y_layout_, preference, 1, &choice_, &found);
-        cublasLtMatmulPreferenceDestroy(preference);
-        check_blas(status, "cublasLtMatmulAlgoGetHeuristic");
-        if (found == 0) throw Waived("cuBLASLt has no algorithm for this product");
-    }
-
     GemmProbe probe_;
     DeviceBuffer x_, w_, y_, workspace_;
-    cublasLtHandle_t handle_ = nullptr;
-    cublasLtMatmulDesc_t operation_ = nullptr;
-    cublasLtMatrixLayout_t w_layout_ = nullptr, x_layout_ = nullptr, y_layout_ = nullptr;
-    cublasLtMatmulHeuristicResult_t choice_{};
+    BlasHandle handle_;
+    GemmPlan plan_;  // the library's own first choice, as frameworks take it
 };
 
 }  // namespace

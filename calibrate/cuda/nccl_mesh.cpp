@@ -22,16 +22,7 @@ constexpr double patience_seconds = 60;
 constexpr const char* nccl_hint =
     "NCCL_DEBUG=WARN in the environment says more; where multicast is refused, NCCL_NVLS_ENABLE=0 helps";
 
-std::size_t size(std::int64_t bytes) { return static_cast<std::size_t>(bytes); }
-
 }  // namespace
-
-void check_nccl(ncclResult_t status, const std::string& call, int rank) {
-    if (status == ncclSuccess || status == ncclInProgress) return;
-    throw Error(fmt::format("rank {}: {} failed with {} ({}): {}", rank, call, ncclGetErrorString(status),
-                            static_cast<int>(status), ncclGetLastError(nullptr)),
-                "", nccl_hint, ExitCode::failure);
-}
 
 std::string nccl_version_text() {
     int version = 0;
@@ -155,40 +146,9 @@ CollectiveBuffers buffers_of(CollectiveKind kind, std::int64_t bytes, int ranks)
 }
 
 void enqueue_collective(Rank& rank, CollectiveKind kind, std::int64_t bytes, int ranks) {
-    const auto* send = rank.send.as<const char>();
-    auto* receive = rank.receive.as<char>();
-    cudaStream_t stream = rank.transfer->get();
-    const std::int64_t part = bytes / ranks;
-    switch (kind) {
-        case CollectiveKind::all_to_all:
-            check_nccl(ncclGroupStart(), "ncclGroupStart", rank.index);
-            for (int peer = 0; peer < ranks; ++peer) {
-                check_nccl(ncclSend(send + peer * part, size(part), ncclChar, peer, rank.comm, stream), "ncclSend",
-                           rank.index);
-                check_nccl(ncclRecv(receive + peer * part, size(part), ncclChar, peer, rank.comm, stream), "ncclRecv",
-                           rank.index);
-            }
-            check_nccl(ncclGroupEnd(), "ncclGroupEnd", rank.index);
-            break;
-        case CollectiveKind::send_recv:
-            check_nccl(ncclGroupStart(), "ncclGroupStart", rank.index);
-            check_nccl(ncclSend(send, size(bytes), ncclChar, (rank.index + 1) % ranks, rank.comm, stream), "ncclSend",
-                       rank.index);
-            check_nccl(ncclRecv(receive, size(bytes), ncclChar, (rank.index + ranks - 1) % ranks, rank.comm, stream),
-                       "ncclRecv", rank.index);
-            check_nccl(ncclGroupEnd(), "ncclGroupEnd", rank.index);
-            break;
-        case CollectiveKind::all_gather:
-            check_nccl(ncclAllGather(send, receive, size(part), ncclChar, rank.comm, stream), "ncclAllGather",
-                       rank.index);
-            break;
-        case CollectiveKind::reduce_scatter:
-            check_nccl(ncclReduceScatter(send, receive, size(part / 4), ncclFloat, ncclSum, rank.comm, stream),
-                       "ncclReduceScatter", rank.index);
-            break;
-        case CollectiveKind::barrier:
-            throw Error("a barrier is no probe", "", "", ExitCode::failure);
-    }
+    if (kind == CollectiveKind::barrier) throw Error("a barrier is no probe", "", "", ExitCode::failure);
+    enqueue_collective({rank.comm, rank.index, ranks}, kind, bytes, rank.send.as(), rank.receive.as(),
+                       rank.transfer->get());
 }
 
 }  // namespace headroom

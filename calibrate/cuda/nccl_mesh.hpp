@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "calibrate/cuda/collective.hpp"
 #include "calibrate/cuda/memory.hpp"
 #include "calibrate/cuda/timer.hpp"
 #include "calibrate/team.hpp"
@@ -17,8 +18,6 @@
 
 namespace headroom {
 
-/// Throws Error with the rank unless the call succeeded.
-void check_nccl(ncclResult_t status, const std::string& call, int rank);
 /// "2.28.3"
 std::string nccl_version_text();
 
@@ -80,8 +79,7 @@ struct CollectiveBuffers {
 };
 CollectiveBuffers buffers_of(CollectiveKind kind, std::int64_t bytes, int ranks);
 
-/// Enqueues on the rank's transfer stream, from rank.send to rank.receive. all_to_all and send_recv are groups of sends
-/// and receives, reduce_scatter adds fp32.
+/// Enqueues on the rank's transfer stream, from rank.send to rank.receive.
 void enqueue_collective(Rank& rank, CollectiveKind kind, std::int64_t bytes, int ranks);
 
 }  // namespace headroom

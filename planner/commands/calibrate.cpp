@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// headroom calibrate: plans probes and fits constants itself, and starts headroom-calibrate for what needs a GPU.
+// headroom calibrate: plans probes, predicts runs and fits constants itself, and starts headroom-calibrate for what
+// needs a GPU.
 #include "calibrate/calibrate.hpp"
 
 #include <unistd.h>
@@ -9,6 +10,7 @@
 #include <filesystem>
 
 #include "calibrate/fit.hpp"
+#include "calibrate/run/command.hpp"
 #include "configs/calibration.hpp"
 #include "planner/commands/commands.hpp"
 #include "planner/commands/output.hpp"
@@ -70,21 +72,41 @@ Synopsis calibrate_synopsis() {
     const FlagGroup fit_flags{"fit",
                               {{"base", "NAME", "calibration that says what was not probed"},
                                {"name", "NAME", "cluster the calibration is for"}}};
+    const FlagGroup run_group{"run",
+                              {{"method", "LIST", "methods to execute"},
+                               {"context", "LIST", "tokens of one sequence over all GPUs: 128K,256K"},
+                               {"gpus", "N", "GPUs of this machine (default 1)"},
+                               {"model", "NAME", "built-in name or config.json (default llama3-8b)"},
+                               {"layers", "N", "so many blocks of it instead of all"},
+                               {"no-loss", "", "blocks alone: no embedding, loss and optimizer"},
+                               {"ulysses", "DEGREE", "GPUs that exchange heads"},
+                               {"ring", "DEGREE", "GPUs that pass keys and values around"},
+                               {"heads-per-stage", "LIST", "upipe: heads of one stage (U)"},
+                               {"chunk-tokens", "LIST", "fpdt: global tokens of one chunk"},
+                               {"set", "KEY=VALUE", "any recipe key", 0, true},
+                               {"cluster", "NAME", "machine the prediction is for (default h200)"},
+                               {"calibration", "NAME", "its constants (default: the cluster's own)"},
+                               {"compare", "FILE", "such a file beside today's predictions; nothing is run"},
+                               {"steps", "N", "timed repetitions (default 3)"},
+                               {"warm", "SECONDS", "of load before them (default 2)"}}};
     const FlagGroup result{"Result", {{"output", "FILE", "a new file; otherwise standard output", 'o'}}};
     return {.command = "headroom calibrate",
-            .usage = "probes [flags] | fit FILE... [flags]",
+            .usage = "probes [flags] | fit FILE... [flags] | run --method LIST --context LIST [flags]",
             .summary =
-                "Measures this machine, one JSON line for each finished probe, and fits a calibration file to "
-                "such lines.",
-            .groups = {probes, fit_flags, result},
+                "Measures this machine, one JSON line for each finished probe, fits a calibration file to such "
+                "lines, and executes a method's lean schedule beside its prediction.",
+            .groups = {probes, fit_flags, run_group, result},
             .examples = {"headroom calibrate probes --dry-run", "headroom calibrate probes -o node7.jsonl",
-                         "headroom calibrate fit node7.jsonl --base h200 -o node7.yaml"}};
+                         "headroom calibrate fit node7.jsonl --base h200 -o node7.yaml",
+                         "headroom calibrate run --method ulysses,upipe --context 128K --gpus 2 --dry-run"}};
 }
 
 ExitCode calibrate_command(const Words& words) {
     const CalibrateOptions options = parse_calibrate_options(words);
     if (needs_device(options)) start_program(words);
-    return options.action == CalibrateAction::fit ? fit(options) : run_calibrate(options, words, nullptr);
+    if (options.action == CalibrateAction::fit) return fit(options);
+    if (options.action == CalibrateAction::run) return run_runs(options, words, nullptr);
+    return run_calibrate(options, words, nullptr);
 }
 
 }  // namespace headroom

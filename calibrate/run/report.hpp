@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// A case's prediction beside its measurement: as a record and as text.
+#pragma once
+
+#include <string>
+
+#include "calibrate/run/fleet.hpp"
+
+namespace headroom {
+
+/// {"record": "run", ...} with the prediction alone.
+Json prediction_record(const CasePlan& plan);
+/// The same with what was measured, and signed errors (measured over predicted, less one).
+Json run_record(const CasePlan& plan, const CaseMeasurement& measured);
+/// A case that was not measured, and why.
+Json failed_record(const RunCase& one, const std::string& status, const std::string& reason);
+
+/// One line for the table over all cases, as wide as `heading`.
+std::string table_heading();
+std::string table_line(const Json& record);
+/// The parts of one case, one a line.
+std::string parts_text(const Json& record);
+
+}  // namespace headroom
