@@ -8,6 +8,7 @@
 #include <atomic>
 #include <csignal>
 
+#include "calibrate/crew_device.hpp"
 #include "calibrate/host_facts.hpp"
 #include "calibrate/probe_file.hpp"
 #include "calibrate/session.hpp"
@@ -41,17 +42,36 @@ ExitCode report(const SessionResult& result, const ProbePlan& plan) {
     return result.failed > 0 || result.device_lost ? ExitCode::failure : ExitCode::ok;
 }
 
-ExitCode run_probes(const CalibrateOptions& options, const std::vector<std::string>& words,
-                    const std::function<std::unique_ptr<Device>()>& open) {
+constexpr double meeting_patience = 120;  // seconds until every process of the job is there
+
+GpuChoice choice_of(const JobPlace& place) { return {one_gpu_each(place) ? place.local_rank : 0, one_gpu_each(place)}; }
+
+/// All other processes of the job: what they measure goes to the first, which writes it.
+ExitCode serve(const JobPlace& place, const OpenDevice& open) {
+    CrewMember member(place, meeting_patience);
+    const std::unique_ptr<Device> device = open(choice_of(place));
+    serve_crew(*device, member, place, node_identity());
+    return ExitCode::ok;
+}
+
+std::unique_ptr<Device> open_for(const JobPlace& place, const OpenDevice& open) {
+    if (place.size == 1) return open({});
+    Crew crew(place, meeting_patience);
+    return lead_crew(open(choice_of(place)), std::move(crew), place, node_identity());
+}
+
+ExitCode run_probes(const CalibrateOptions& options, const std::vector<std::string>& words, const OpenDevice& open) {
     const ProbePlan without_gpu =
         plan_probes({}, options.selection);  // refuses a wrong selection before anything starts
     if (options.list || options.dry_run) {
         fmt::print("{}", options.list ? list_text(without_gpu) : dry_run_text(without_gpu));
         return ExitCode::ok;
     }
+    const JobPlace place = find_place();
+    if (place.rank > 0) return serve(place, open);
     ProbeFile before;
     if (!options.resume.empty()) before = read_probe_file(options.resume);
-    const std::unique_ptr<Device> device = open();
+    const std::unique_ptr<Device> device = open_for(place, open);
     const Json provenance = with_command(device->provenance(), words);
     if (!options.resume.empty()) require_same_machine(before.provenance, provenance, options.resume);
     ProbePlan plan = plan_probes(device->machine(), options.selection);
@@ -76,8 +96,7 @@ Json with_command(Json provenance, const std::vector<std::string>& words) {
     return provenance;
 }
 
-ExitCode run_calibrate(const CalibrateOptions& options, const std::vector<std::string>& words,
-                       const std::function<std::unique_ptr<Device>()>& open) {
+ExitCode run_calibrate(const CalibrateOptions& options, const std::vector<std::string>& words, const OpenDevice& open) {
     switch (options.action) {
         case CalibrateAction::help:
             fmt::print("{}", calibrate_help());

@@ -13,11 +13,13 @@
 
 namespace headroom {
 
-/// Runs the options; `open` is asked for a device only when one is needed.
 /// A machine's provenance with the command that made what follows, and the time.
 Json with_command(Json provenance, const std::vector<std::string>& words);
 
-ExitCode run_calibrate(const CalibrateOptions& options, const std::vector<std::string>& words,
-                       const std::function<std::unique_ptr<Device>()>& open);
+using OpenDevice = std::function<std::unique_ptr<Device>(const GpuChoice&)>;
+
+/// Runs the options; `open` is asked for a device only when one is needed. Started as one of several processes of a
+/// job, the first leads and the others serve it.
+ExitCode run_calibrate(const CalibrateOptions& options, const std::vector<std::string>& words, const OpenDevice& open);
 
 }  // namespace headroom

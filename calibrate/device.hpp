@@ -12,6 +12,12 @@
 
 namespace headroom {
 
+/// Which GPUs of the node a process drives: all of them, or one where each process has its own.
+struct GpuChoice {
+    int first = 0;
+    bool one = false;
+};
+
 /// Clocks and limits at one moment; what cannot be read is 0 or empty.
 struct GpuState {
     int sm_clock_mhz = 0, memory_clock_mhz = 0;
@@ -53,6 +59,15 @@ class Device {
     virtual GpuState state() = 0;
     /// Throws Error (no memory, library says no) or Waived.
     virtual std::unique_ptr<Measurement> prepare(const Probe& probe) = 0;
+    /// For probes that several processes run together: what all of them must know (NCCL's ids), made by the first ...
+    virtual std::string invitation(const Probe&) { return {}; }
+    /// ... and the share of such a probe that falls to this process; `first_rank` is the number of GPUs of the
+    /// processes before it. All of them call it at about the same time.
+    virtual std::unique_ptr<Measurement> join(const Probe& probe, const std::string& invitation, int first_rank) {
+        return first_rank == 0 && invitation.empty() ? prepare(probe) : nullptr;
+    }
+    /// Communicators that a failed probe may have left in any state are given up.
+    virtual void forget_shared() {}
     /// False after an error that no further call survives.
     virtual bool usable() { return true; }
 };

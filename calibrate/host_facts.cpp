@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "calibrate/host_facts.hpp"
 
+#include <fmt/format.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
@@ -85,6 +86,14 @@ Json environment_facts() {
         }
     }
     return result;
+}
+
+std::string node_identity() { return short_hash(first_line("/proc/sys/kernel/random/boot_id")); }
+
+std::string short_hash(const std::string& text) {
+    std::uint64_t hash = 0xcbf29ce484222325;
+    for (const char letter : text) hash = (hash ^ static_cast<unsigned char>(letter)) * 0x100000001b3;
+    return fmt::format("{:016x}", hash);
 }
 
 std::string utc_now() {

@@ -11,10 +11,14 @@ namespace headroom {
 
 /// What the plan has to know of a machine. The defaults are those of one H200, for plans made without a GPU.
 struct PlanMachine {
-    int gpus = 1;
+    int gpus = 1;           ///< of the job
+    int gpus_per_node = 0;  ///< 0: all on one node
     Bytes device_memory{141 * gibi};
     Bytes host_memory{128 * gibi};
     int cpu_threads = 16;
+
+    int node_gpus() const { return gpus_per_node > 0 ? gpus_per_node : gpus; }
+    int nodes_of(int ranks) const { return (ranks + node_gpus() - 1) / node_gpus(); }
 };
 
 /// All of them. Names are unique.

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <stdexcept>
 
 #include "simulator/rates.hpp"
 
@@ -49,11 +50,14 @@ double bytes_per_element(DeviceKernel kernel) {
             return 20;
         case DeviceKernel::mixed_add_wide:
         case DeviceKernel::swiglu_backward:  // gate, up, gradient in; two gradients out
-            return 10;
-        case DeviceKernel::merge:  // fp32 accumulator read and written, bf16 block read
+        case DeviceKernel::merge:            // fp32 accumulator read and written, bf16 block read
             return 10;
     }
     return 0;
+}
+
+Work any_work(const KernelProbe& work) {
+    return std::visit([](const auto& one) { return Work{one}; }, work);
 }
 
 Json attention_settings(const Attention& a) {
@@ -74,6 +78,22 @@ std::string_view collective_name(CollectiveKind kind) {
     return names[static_cast<std::size_t>(kind)];
 }
 
+int ranks_of(const Work& work) {
+    if (const auto* one = std::get_if<CollectiveProbe>(&work)) return one->ranks;
+    if (const auto* one = std::get_if<CollectiveMemoryProbe>(&work)) return one->ranks;
+    if (const auto* one = std::get_if<OverlapProbe>(&work)) return one->ranks;
+    return 1;
+}
+
+bool is_shared(const Work& work) { return ranks_of(work) > 1; }
+
+KernelProbe kernel_probe(const Work& work) {
+    if (const auto* one = std::get_if<DeviceKernelProbe>(&work)) return *one;
+    if (const auto* one = std::get_if<GemmProbe>(&work)) return *one;
+    if (const auto* one = std::get_if<AttentionProbe>(&work)) return *one;
+    throw std::logic_error("a probe of another kind has no kernel of its own");
+}
+
 double bytes_sent(const CollectiveProbe& probe) {
     if (probe.kind == CollectiveKind::send_recv) return real(probe.bytes);
     return real(probe.bytes) * (probe.ranks - 1) / probe.ranks;
@@ -85,8 +105,8 @@ std::string_view to_string(DeviceKernel kernel) { return device_kernel_names[sta
 
 std::string_view kind_of(const Work& work) {
     static constexpr std::array<std::string_view, std::variant_size_v<Work>> names{
-        "host_copy", "zero_fill",  "host_gap",          "device_kernel", "gemm",
-        "attention", "collective", "collective_memory", "overlap"};
+        "host_copy",  "zero_fill",         "host_gap", "device_kernel", "gemm",       "attention",
+        "collective", "collective_memory", "overlap",  "copy_overlap",  "cross_check"};
     return names[work.index()];
 }
 
@@ -96,7 +116,8 @@ Json settings_of(const Work& work) {
                               return Json{{"direction", w.to_host ? "to_host" : "to_device"},
                                           {"memory", to_string(w.memory)},
                                           {"bytes", w.bytes},
-                                          {"threads", w.threads}};
+                                          {"threads", w.threads},
+                                          {"gpus", w.gpus}};
                           },
                           [](const ZeroFillProbe& w) {
                               return Json{{"bytes", w.bytes}, {"threads", w.threads}};
@@ -115,6 +136,7 @@ Json settings_of(const Work& work) {
                               return Json{{"collective", collective_name(w.kind)},
                                           {"bytes", w.bytes},
                                           {"ranks", w.ranks},
+                                          {"nodes", w.nodes},
                                           {"stream", w.idle ? "idle" : "full"},
                                           {"bytes_sent", bytes_sent(w)}};
                           },
@@ -127,6 +149,17 @@ Json settings_of(const Work& work) {
                               settings["bytes"] = w.bytes;
                               settings["ranks"] = w.ranks;
                               settings["first"] = w.collective_first ? "collective" : "attention";
+                              return settings;
+                          },
+                          [](const CopyOverlapProbe& w) {
+                              Json settings = attention_settings(w.shape);
+                              settings["copy"] = w.to_host ? "to_host" : "to_device";
+                              settings["bytes"] = w.bytes;
+                              return settings;
+                          },
+                          [](const CrossCheckProbe& w) {
+                              Json settings{{"of", w.of}};
+                              settings.update(settings_of(any_work(w.work)));
                               return settings;
                           },
                       },
@@ -160,6 +193,10 @@ Amount amount_of(const Work& work) {
                           [](const OverlapProbe& w) {
                               return Amount{attention_flops(w.shape), "flop"};
                           },
+                          [](const CopyOverlapProbe& w) {
+                              return Amount{attention_flops(w.shape), "flop"};
+                          },
+                          [](const CrossCheckProbe& w) { return amount_of(any_work(w.work)); },
                           [](const AttentionProbe& w) {
                               return Amount{attention_flops(w.shape), "flop"};
                           },

@@ -30,12 +30,13 @@ enum class HostPages : std::uint8_t {
 };
 std::string_view to_string(HostPages memory);
 
-/// `threads` host threads copy at once over one GPU, each on a stream of its own.
+/// `threads` host threads copy at once, each on a stream of its own: over one GPU, or one thread over each of several.
 struct HostCopyProbe {
     bool to_host;
     HostPages memory;
     std::int64_t bytes;  ///< of one thread
     int threads;
+    int gpus = 1;
 };
 
 /// Threads set pinned memory to zero, each its own.
@@ -92,15 +93,16 @@ struct AttentionProbe {
     Attention shape;
 };
 
-/// A collective among `ranks` GPUs of this machine; bytes as in Collective.
+/// A collective among the first `ranks` GPUs of the job; bytes as in Collective.
 struct CollectiveProbe {
     CollectiveKind kind;
     std::int64_t bytes;
     int ranks;
-    bool idle;  ///< on an idle stream, the host's launch included; otherwise in a full queue
+    bool idle;      ///< on an idle stream, the host's launch included; otherwise in a full queue
+    int nodes = 1;  ///< that the ranks stand on
 };
 
-/// Device memory NCCL takes: at initialisation, and at the first collective of each kind.
+/// Device memory NCCL takes for each communicator of a job: at initialisation, and at its first collectives.
 struct CollectiveMemoryProbe {
     int ranks;
 };
@@ -114,8 +116,24 @@ struct OverlapProbe {
     bool collective_first;
 };
 
+/// Attention beside a pinned host copy; the copy is launched first.
+struct CopyOverlapProbe {
+    Attention shape;
+    bool to_host;
+    std::int64_t bytes;
+};
+
+/// A probe of kernels, timed by events and by CUPTI's record of each kernel: both must say the same.
+using KernelProbe = std::variant<DeviceKernelProbe, GemmProbe, AttentionProbe>;
+struct CrossCheckProbe {
+    std::string of;  ///< name of that probe
+    KernelProbe work;
+};
+
 using Work = std::variant<HostCopyProbe, ZeroFillProbe, HostGapProbe, DeviceKernelProbe, GemmProbe, AttentionProbe,
-                          CollectiveProbe, CollectiveMemoryProbe, OverlapProbe>;
+                          CollectiveProbe, CollectiveMemoryProbe, OverlapProbe, CopyOverlapProbe, CrossCheckProbe>;
+/// Throws std::logic_error for what is no kernel.
+KernelProbe kernel_probe(const Work& work);
 
 struct Probe {
     std::string name;  ///< stable: resuming and selecting go by it
@@ -125,6 +143,11 @@ struct Probe {
     StoppingRule stop;
     double preparation = 0.5;  ///< seconds, estimated: allocation, plans, numerics
 };
+
+/// True for probes that all processes of a job run together: those of NCCL.
+bool is_shared(const Work& work);
+/// GPUs that take part in such a probe; 1 for others.
+int ranks_of(const Work& work);
 
 std::string_view collective_name(CollectiveKind kind);
 /// "host_copy", "gemm", ...

@@ -52,8 +52,13 @@ JobPlace find_place(const std::function<std::optional<std::string>(const char*)>
         place.rank = number(*rank, launcher.rank, 0, place.size - 1);
         if (const auto local = get(launcher.local_rank))
             place.local_rank = number(*local, launcher.local_rank, 0, most);
-        if (const auto local = get(launcher.local_size))
+        if (const auto local = get(launcher.local_size)) {
             place.local_size = number(*local, launcher.local_size, 1, most);
+        } else if (const auto tasks = get("SLURM_STEP_TASKS_PER_NODE"); tasks && place.launcher == "Slurm") {
+            // "8(x2),4": the first node's stand for all
+            place.local_size =
+                number(tasks->substr(0, tasks->find_first_not_of("0123456789")), "SLURM_STEP_TASKS_PER_NODE", 1, most);
+        }
         break;
     }
     if (const auto address = get("MASTER_ADDR")) place.address = *address;
@@ -72,5 +77,7 @@ JobPlace find_place() {
         return value;
     });
 }
+
+bool one_gpu_each(const JobPlace& place) { return place.local_size > 1 || place.local_rank > 0; }
 
 }  // namespace headroom

@@ -27,4 +27,7 @@ JobPlace find_place();  ///< in this process's environment
 /// an Error then names the ranks that did not come, or the address that did not answer.
 std::string broadcast_from_first(const JobPlace& place, const std::string& message, double patience);
 
+/// True when each process of a node has a GPU of its own, not all of them.
+bool one_gpu_each(const JobPlace& place);
+
 }  // namespace headroom

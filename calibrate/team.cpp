@@ -6,7 +6,7 @@
 
 namespace headroom {
 
-Team::Team(int threads, std::function<void(int)> enter) : start_(threads + 1), end_(threads + 1) {
+Team::Team(int threads, const std::function<void(int)>& enter) : start_(threads + 1), end_(threads + 1) {
     threads_.reserve(static_cast<std::size_t>(threads));
     for (int i = 0; i < threads; ++i) threads_.emplace_back([this, i, enter] { work(i, enter); });
 }

@@ -14,7 +14,7 @@ namespace headroom {
 class Team {
  public:
     /// `enter` runs once in each thread before anything else (it chooses the GPU).
-    Team(int threads, std::function<void(int)> enter);
+    Team(int threads, const std::function<void(int)>& enter);
     ~Team();
     Team(const Team&) = delete;
     Team& operator=(const Team&) = delete;

@@ -25,17 +25,57 @@ TEST_CASE("every probe has its own name, and fits the time and memory it states"
         const auto begins = [&](const std::string& name) { return name.starts_with(kind); };
         CHECK(std::any_of(names.begin(), names.end(), begins));
     }
+    // An overlap, and a probe of each kernel once more under CUPTI.
+    CHECK(names.contains("overlap/forward/copy_to_host"));
+    CHECK(names.contains("cupti/kernel/copy/128Kx4096"));
     CHECK(names.contains("attention/backward/causal/1M/1x1/128"));
     CHECK(names.contains("gemm/14336x4096/512K"));
 }
 
+TEST_CASE("all probes of a node end within three minutes, whatever its GPUs") {
+    for (const int gpus : {1, 2, 4, 6, 8}) {
+        CAPTURE(gpus);
+        PlanMachine machine;
+        machine.gpus = gpus;
+        CHECK(plan_probes(machine, {}).seconds < 180);
+    }
+}
+
+TEST_CASE("what decides most comes first, so that a budget keeps it") {
+    PlanMachine machine;
+    machine.gpus = 8;
+    const ProbePlan plan = plan_probes(machine, {{}, {}, 60});
+    REQUIRE_FALSE(plan.probes.empty());
+    const auto count = [&](const char* kind) {
+        return std::count_if(plan.probes.begin(), plan.probes.end(),
+                             [&](const Probe& probe) { return probe.name.starts_with(kind); });
+    };
+    CHECK(count("attention/forward/") > 10);
+    CHECK(count("attention/backward/") > 10);
+    CHECK(count("kernel/") == 0);
+}
+
+TEST_CASE("across nodes a group says on how many it stands, and a node's copies stay the node's") {
+    PlanMachine machine;
+    machine.gpus = 16;
+    machine.gpus_per_node = 8;
+    std::set<std::string> names;
+    for (const Probe& probe : all_probes(machine)) {
+        names.insert(probe.name);
+        if (const auto* copy = std::get_if<HostCopyProbe>(&probe.work)) CHECK(copy->gpus <= 8);
+        if (const auto* one = std::get_if<CollectiveProbe>(&probe.work)) CHECK(one->nodes == (one->ranks > 8 ? 2 : 1));
+    }
+    CHECK(names.contains("collective/all_gather/64MiB/16in2nodes/full"));
+    CHECK(names.contains("collective/memory/8"));
+}
+
 TEST_CASE("globs choose, and one that matches nothing is refused") {
-    const ProbePlan plan = plan_probes({}, {{"gemm/*/2K", "host/gap/*"}, {"*/4096x*"}, 0});
+    const ProbePlan plan = plan_probes({}, {{"gemm/*/2K", "host/gap/*"}, {"*/1024x*"}, 0});
     CHECK_FALSE(plan.probes.empty());
     for (const Probe& probe : plan.probes) {
         const bool gemm = probe.name.starts_with("gemm/") && probe.name.ends_with("/2K");
         CHECK((gemm || probe.name.starts_with("host/gap/")));
-        CHECK_FALSE(contains(probe.name, "/4096x"));
+        CHECK_FALSE(contains(probe.name, "/1024x"));
     }
     CHECK_THROWS_AS(plan_probes({}, {{"gem/*"}, {}, 0}), Error);
     CHECK_THROWS_AS(plan_probes({}, {{}, {"nothing"}, 0}), Error);

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "calibrate/cuda/attention_probe.hpp"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
+#include <functional>
+#include <thread>
 
 #include "calibrate/attention_limits.hpp"
 #include "calibrate/cuda/attention.hpp"
@@ -13,35 +16,67 @@
 namespace headroom {
 namespace {
 
+/// A bf16 as its bits: heads stay as they come, a million tokens as floats would mean as many page faults again.
+using Half = std::uint16_t;
+float value(Half bits) { return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16); }
+
 /// One head of a [tokens, heads, head_dim] tensor on the host.
 struct Head {
-    std::vector<float> values;
+    std::vector<Half> values;
     std::int64_t head_dim;
-    const float* row(std::int64_t token) const { return &values[static_cast<std::size_t>(token * head_dim)]; }
+    const Half* row(std::int64_t token) const { return &values[static_cast<std::size_t>(token * head_dim)]; }
 };
 
 Head download_head(const bf16* data, std::int64_t tokens, std::int64_t heads, std::int64_t head,
                    std::int64_t head_dim) {
-    std::vector<std::uint16_t> raw(static_cast<std::size_t>(tokens * head_dim));
+    Head result{std::vector<Half>(static_cast<std::size_t>(tokens * head_dim)), head_dim};
     const auto width = static_cast<std::size_t>(head_dim) * 2;
-    check_cuda(cudaMemcpy2D(raw.data(), width, data + head * head_dim, static_cast<std::size_t>(heads) * width, width,
-                            static_cast<std::size_t>(tokens), cudaMemcpyDeviceToHost),
+    // Gathered on the device first: rows of a few hundred bytes cross the bus slowly.
+    const DeviceBuffer gathered(tokens * head_dim * 2);
+    check_cuda(cudaMemcpy2D(gathered.as(), width, data + head * head_dim, static_cast<std::size_t>(heads) * width,
+                            width, static_cast<std::size_t>(tokens), cudaMemcpyDeviceToDevice),
                "cudaMemcpy2D");
-    Head result{std::vector<float>(raw.size()), head_dim};
-    for (std::size_t i = 0; i < raw.size(); ++i) {
-        result.values[i] = std::bit_cast<float>(static_cast<std::uint32_t>(raw[i]) << 16);
-    }
+    check_cuda(cudaMemcpy(result.values.data(), gathered.as(), result.values.size() * 2, cudaMemcpyDeviceToHost),
+               "cudaMemcpy");
     return result;
 }
 
-double dot(const float* a, const float* b, std::int64_t count) {
-    double sum = 0;
-    for (std::int64_t i = 0; i < count; ++i) sum += static_cast<double>(a[i]) * static_cast<double>(b[i]);
-    return sum;
+/// head_dim is a multiple of 8: eight sums side by side, which the compiler turns into vectors.
+double dot(const Half* a, const Half* b, std::int64_t count) {
+    double sums[8] = {};
+    for (std::int64_t i = 0; i < count; i += 8) {
+        for (int k = 0; k < 8; ++k) {
+            sums[k] += static_cast<double>(value(a[i + k])) * static_cast<double>(value(b[i + k]));
+        }
+    }
+    return ((sums[0] + sums[1]) + (sums[2] + sums[3])) + ((sums[4] + sums[5]) + (sums[6] + sums[7]));
 }
 
-void add_scaled(std::vector<double>& sum, double factor, const float* row) {
-    for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += factor * static_cast<double>(row[i]);
+void add_scaled(std::vector<double>& sum, double factor, const Half* row) {
+    for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += factor * static_cast<double>(value(row[i]));
+}
+
+/// The parts of a sum over [0, count), a thread each, added in their order.
+using Sums = std::vector<std::vector<double>>;
+Sums sum_in_threads(std::int64_t count, const Sums& zero,
+                    const std::function<void(std::int64_t first, std::int64_t last, Sums& sums)>& part) {
+    const auto threads = static_cast<std::int64_t>(std::clamp(std::thread::hardware_concurrency(), 1U, 16U));
+    const std::int64_t each = (count + threads - 1) / threads;
+    std::vector<Sums> parts(static_cast<std::size_t>(threads), zero);
+    std::vector<std::thread> running;
+    for (std::int64_t i = 0; i < threads; ++i) {
+        running.emplace_back([&, i] {
+            part(std::min(i * each, count), std::min((i + 1) * each, count), parts[static_cast<std::size_t>(i)]);
+        });
+    }
+    for (std::thread& thread : running) thread.join();
+    Sums all = zero;
+    for (const Sums& one : parts) {
+        for (std::size_t row = 0; row < all.size(); ++row) {
+            for (std::size_t i = 0; i < all[row].size(); ++i) all[row][i] += one[row][i];
+        }
+    }
+    return all;
 }
 
 class CudnnWork : public AttentionWork {
@@ -162,67 +197,87 @@ class CudnnWork : public AttentionWork {
         return download(tensor.as<bf16>() + (row * heads + head) * a_.head_dim, a_.head_dim);
     }
 
+    /// Of a tensor with a head for each query head.
+    std::vector<Half> bits_of(const DeviceBuffer& tensor, std::int64_t head, std::int64_t row) const {
+        std::vector<Half> bits(static_cast<std::size_t>(a_.head_dim));
+        check_cuda(cudaMemcpy(bits.data(), tensor.as<bf16>() + (row * a_.heads + head) * a_.head_dim, bits.size() * 2,
+                              cudaMemcpyDeviceToHost),
+                   "cudaMemcpy");
+        return bits;
+    }
+
     void check_query(std::int32_t head, std::int64_t row, const Head& keys, const Head& values, ErrorSum& outs,
                      ErrorSum& exponents, ErrorSum& query_gradients) const {
-        const auto as_floats = [](const std::vector<double>& v) { return std::vector<float>(v.begin(), v.end()); };
-        const std::vector<float> query = as_floats(row_of(query_, a_.heads, head, row));
+        const std::vector<Half> query = bits_of(query_, head, row);
         const std::int64_t seen = a_.causal ? std::min(row + 1, a_.key_len) : a_.key_len;
         std::vector<double> scores(static_cast<std::size_t>(seen));
-        double top = -1e300, mass = 0;
-        for (std::int64_t j = 0; j < seen; ++j) {
-            scores[static_cast<std::size_t>(j)] = scale() * dot(query.data(), keys.row(j), a_.head_dim);
-            top = std::max(top, scores[static_cast<std::size_t>(j)]);
-        }
+        sum_in_threads(seen, {}, [&](std::int64_t first, std::int64_t last, Sums&) {
+            for (std::int64_t j = first; j < last; ++j) {
+                scores[static_cast<std::size_t>(j)] = scale() * dot(query.data(), keys.row(j), a_.head_dim);
+            }
+        });
+        const double top = *std::max_element(scores.begin(), scores.end());
+        double mass = 0;
         for (const double score : scores) mass += std::exp(score - top);
         const double exponent = top + std::log(mass);
-        std::vector<double> expected(static_cast<std::size_t>(a_.head_dim));
-        for (std::int64_t j = 0; j < seen; ++j) {
-            add_scaled(expected, std::exp(scores[static_cast<std::size_t>(j)] - exponent), values.row(j));
-        }
+        const Sums zero(1, std::vector<double>(static_cast<std::size_t>(a_.head_dim)));
+        const auto expected = sum_in_threads(seen, zero, [&](std::int64_t first, std::int64_t last, Sums& sums) {
+            for (std::int64_t j = first; j < last; ++j) {
+                add_scaled(sums[0], std::exp(scores[static_cast<std::size_t>(j)] - exponent), values.row(j));
+            }
+        });
         const std::vector<double> out = row_of(out_, a_.heads, head, row);
-        outs.add(out, expected);
+        outs.add(out, expected[0]);
         exponents.add(download(exponent_.as<float>() + head * a_.query_len + row, 1), {exponent});
         if (!a_.backward) return;
-        const std::vector<float> upstream = as_floats(row_of(out_gradient_, a_.heads, head, row));
-        double delta = 0;
-        for (std::size_t i = 0; i < out.size(); ++i) delta += out[i] * static_cast<double>(upstream[i]);
-        std::vector<double> gradient(static_cast<std::size_t>(a_.head_dim));
-        for (std::int64_t j = 0; j < seen; ++j) {
-            const double probability = std::exp(scores[static_cast<std::size_t>(j)] - exponent);
-            const double slope = probability * (dot(upstream.data(), values.row(j), a_.head_dim) - delta) * scale();
-            add_scaled(gradient, slope, keys.row(j));
-        }
-        query_gradients.add(row_of(query_gradient_, a_.heads, head, row), gradient);
+        const std::vector<Half> upstream = bits_of(out_gradient_, head, row);
+        const std::vector<Half> rounded = bits_of(out_, head, row);
+        const double delta = dot(rounded.data(), upstream.data(), a_.head_dim);
+        const auto gradient = sum_in_threads(seen, zero, [&](std::int64_t first, std::int64_t last, Sums& sums) {
+            for (std::int64_t j = first; j < last; ++j) {
+                const double probability = std::exp(scores[static_cast<std::size_t>(j)] - exponent);
+                const double slope = probability * (dot(upstream.data(), values.row(j), a_.head_dim) - delta) * scale();
+                add_scaled(sums[0], slope, keys.row(j));
+            }
+        });
+        query_gradients.add(row_of(query_gradient_, a_.heads, head, row), gradient[0]);
     }
 
     /// dK and dV of an early and a late key, over all queries and heads that see it.
     void check_keys(std::int32_t kv, const Head& keys, const Head& values, ErrorSum& key_gradients,
                     ErrorSum& value_gradients) const {
         const std::int64_t rows[]{3, a_.key_len - 5};
-        std::vector<std::vector<double>> key_sum(2, std::vector<double>(static_cast<std::size_t>(a_.head_dim)));
-        std::vector<std::vector<double>> value_sum = key_sum;
+        const Sums zero(4, std::vector<double>(static_cast<std::size_t>(a_.head_dim)));  // dK and dV of both rows
+        Sums total = zero;
         const std::int32_t group = a_.heads / a_.kv_heads;
         for (std::int32_t head = kv * group; head < (kv + 1) * group; ++head) {
             const Head queries = download_head(query_.as<bf16>(), a_.query_len, a_.heads, head, a_.head_dim);
             const Head upstreams = download_head(out_gradient_.as<bf16>(), a_.query_len, a_.heads, head, a_.head_dim);
             const Head outs = download_head(out_.as<bf16>(), a_.query_len, a_.heads, head, a_.head_dim);
             const std::vector<double> exponent = download(exponent_.as<float>() + head * a_.query_len, a_.query_len);
-            for (std::size_t which = 0; which < 2; ++which) {
-                const std::int64_t j = rows[which];
-                for (std::int64_t i = a_.causal ? j : 0; i < a_.query_len; ++i) {
-                    const double score = scale() * dot(queries.row(i), keys.row(j), a_.head_dim);
-                    const double probability = std::exp(score - exponent[static_cast<std::size_t>(i)]);
-                    const double delta = dot(outs.row(i), upstreams.row(i), a_.head_dim);
-                    const double slope =
-                        probability * (dot(upstreams.row(i), values.row(j), a_.head_dim) - delta) * scale();
-                    add_scaled(value_sum[which], probability, upstreams.row(i));
-                    add_scaled(key_sum[which], slope, queries.row(i));
-                }
+            const Sums of_head =
+                sum_in_threads(a_.query_len, zero, [&](std::int64_t first, std::int64_t last, Sums& sums) {
+                    for (std::int64_t i = first; i < last; ++i) {
+                        const double delta = dot(outs.row(i), upstreams.row(i), a_.head_dim);
+                        for (std::size_t which = 0; which < 2; ++which) {
+                            const std::int64_t j = rows[which];
+                            if (a_.causal && i < j) continue;
+                            const double score = scale() * dot(queries.row(i), keys.row(j), a_.head_dim);
+                            const double probability = std::exp(score - exponent[static_cast<std::size_t>(i)]);
+                            const double slope =
+                                probability * (dot(upstreams.row(i), values.row(j), a_.head_dim) - delta) * scale();
+                            add_scaled(sums[which], slope, queries.row(i));
+                            add_scaled(sums[2 + which], probability, upstreams.row(i));
+                        }
+                    }
+                });
+            for (std::size_t row = 0; row < total.size(); ++row) {
+                for (std::size_t i = 0; i < total[row].size(); ++i) total[row][i] += of_head[row][i];
             }
         }
         for (std::size_t which = 0; which < 2; ++which) {
-            key_gradients.add(row_of(key_gradient_, a_.kv_heads, kv, rows[which]), key_sum[which]);
-            value_gradients.add(row_of(value_gradient_, a_.kv_heads, kv, rows[which]), value_sum[which]);
+            key_gradients.add(row_of(key_gradient_, a_.kv_heads, kv, rows[which]), total[which]);
+            value_gradients.add(row_of(value_gradient_, a_.kv_heads, kv, rows[which]), total[2 + which]);
         }
     }
 

@@ -44,6 +44,8 @@ class CollectiveMeasurement : public Measurement {
  public:
     CollectiveMeasurement(std::shared_ptr<NcclMesh> mesh, const CollectiveProbe& probe)
         : mesh_(std::move(mesh)), probe_(probe) {
+        // By the size alone: every process of the group must enqueue as many. A batch takes about 10 ms on NVLink.
+        runs_ = std::clamp(static_cast<int>(0.01 / (15e-6 + bytes_sent(probe) / 300e9)), 1, 100);
         const CollectiveBuffers buffers = buffers_of(probe.kind, probe.bytes, probe.ranks);
         mesh_->reserve(buffers.send, buffers.receive);
         // A rank's numbers follow from rank and place, so that every place can be checked; small whole numbers add
@@ -55,6 +57,8 @@ class CollectiveMeasurement : public Measurement {
         Slowest slowest;
         if (probe_.idle) {
             mesh_->run([&](Rank& self) {
+                enqueue_collective(self, probe_.kind, probe_.bytes, probe_.ranks);
+                self.wait();                                   // all ranks are here now
                 record(*self.transfer_begin, *self.transfer);  // passes at once: the host's launch is inside
                 enqueue_collective(self, probe_.kind, probe_.bytes, probe_.ranks);
                 record(*self.transfer_end, *self.transfer);
@@ -65,6 +69,8 @@ class CollectiveMeasurement : public Measurement {
         }
         mesh_->run([&](Rank& self) {
             self.transfer_hold->close(self.transfer->get());
+            // One before the clock starts: processes let their streams go at different times.
+            enqueue_collective(self, probe_.kind, probe_.bytes, probe_.ranks);
             record(*self.transfer_begin, *self.transfer);
             for (int i = 0; i < runs_; ++i) enqueue_collective(self, probe_.kind, probe_.bytes, probe_.ranks);
             record(*self.transfer_end, *self.transfer);
@@ -74,9 +80,7 @@ class CollectiveMeasurement : public Measurement {
             self.wait();
             slowest.add(between(*self.transfer_begin, *self.transfer_end));
         });
-        const double seconds = slowest.get() / runs_;
-        runs_ = std::clamp(static_cast<int>(0.02 / seconds), 1, 100);
-        return seconds;
+        return slowest.get() / runs_;
     }
 
     Check verify() override {
@@ -107,12 +111,8 @@ class CollectiveMeasurement : public Measurement {
 
     void fill_whole(std::int64_t elements) {
         mesh_->run([&](Rank& self) {
-            std::vector<float> values(static_cast<std::size_t>(elements));
-            for (std::int64_t i = 0; i < elements; ++i) {
-                values[static_cast<std::size_t>(i)] = static_cast<float>(number(self.index, i));
-            }
-            check_cuda(cudaMemcpy(self.send.as(), values.data(), values.size() * 4, cudaMemcpyHostToDevice),
-                       "cudaMemcpy");
+            fill_places(self.transfer->get(), self.send.as<float>(), elements, (self.index + 1) * 1000);
+            self.wait();
         });
     }
 
@@ -145,38 +145,55 @@ std::int64_t used_bytes() {
     return static_cast<std::int64_t>(total - free);
 }
 
-/// Of GPU 0. The probe's own buffers are small and there before the first reading.
+/// Of the first GPU here. The communicators of a job, made one after the other as trainers make them: of all ranks for
+/// gathers and scatters, of the Ulysses group, and of the ring.
 class CollectiveMemory : public Measurement {
  public:
-    explicit CollectiveMemory(const CollectiveMemoryProbe& probe) : probe_(probe) {}
+    CollectiveMemory(const MeshPlace& place, std::string ids) : place_(place), ids_(std::move(ids)) {}
 
     double run() override {
-        check_cuda(cudaSetDevice(0), "cudaSetDevice");
-        const std::int64_t before = used_bytes();
+        check_cuda(cudaSetDevice(place_.first_gpu), "cudaSetDevice");
+        const std::int64_t context = used_bytes();
+        last_ = context;
         const auto begin = std::chrono::steady_clock::now();
-        NcclMesh mesh(probe_.ranks);
+        NcclMesh mesh(place_, id(0));
         const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-        std::int64_t last = used_bytes();
-        notes_ = {{"context_and_loaded_kernels", before}, {"initialisation", last - before}};
-        constexpr std::int64_t bytes = 64 * mebi;
+        Json all{{"use", "all ranks"}, {"initialisation", grown()}};
         mesh.reserve(bytes, bytes);
-        last = used_bytes();
-        for (const CollectiveKind kind : {CollectiveKind::all_to_all, CollectiveKind::send_recv,
-                                          CollectiveKind::all_gather, CollectiveKind::reduce_scatter}) {
-            mesh.run([&](Rank& self) {
-                enqueue_collective(self, kind, bytes, probe_.ranks);
-                self.wait();
-            });
-            const std::int64_t now = used_bytes();
-            notes_[fmt::format("first_{}", collective_name(kind))] = now - last;
-            last = now;
-        }
+        last_ = used_bytes();
+        first_use(mesh, all, CollectiveKind::all_gather);
+        first_use(mesh, all, CollectiveKind::reduce_scatter);
+        mesh.add_communicator(id(1));
+        Json ulysses{{"use", "ulysses"}, {"initialisation", grown()}};
+        first_use(mesh, ulysses, CollectiveKind::all_to_all);
+        mesh.add_communicator(id(2));
+        Json ring{{"use", "ring"}, {"initialisation", grown()}};
+        first_use(mesh, ring, CollectiveKind::send_recv);
+        notes_ = {{"context_and_loaded_kernels", context}, {"communicators", Json::array({all, ulysses, ring})}};
         return seconds;
     }
     Json notes() override { return {{"device_bytes", notes_}}; }
 
  private:
-    CollectiveMemoryProbe probe_;
+    static constexpr std::int64_t bytes = 64 * mebi;
+
+    std::string id(std::size_t which) const { return ids_.substr(which * NCCL_UNIQUE_ID_BYTES, NCCL_UNIQUE_ID_BYTES); }
+    std::int64_t grown() {
+        const std::int64_t before = last_;
+        last_ = used_bytes();
+        return last_ - before;
+    }
+    void first_use(NcclMesh& mesh, Json& of, CollectiveKind kind) {
+        mesh.run([&](Rank& self) {
+            enqueue_collective(self, kind, bytes, place_.ranks);
+            self.wait();
+        });
+        of[fmt::format("first_{}", collective_name(kind))] = grown();
+    }
+
+    MeshPlace place_;
+    std::string ids_;
+    std::int64_t last_ = 0;
     Json notes_;
 };
 
@@ -185,10 +202,13 @@ class Overlapped : public Measurement {
     Overlapped(std::shared_ptr<NcclMesh> mesh, const OverlapProbe& probe) : mesh_(std::move(mesh)), probe_(probe) {
         const CollectiveBuffers buffers = buffers_of(probe.kind, probe.bytes, probe.ranks);
         mesh_->reserve(buffers.send, buffers.receive);
-        work_.resize(static_cast<std::size_t>(mesh_->size()));
+        work_.resize(static_cast<std::size_t>(mesh_->here()));
         mesh_->run([&](Rank& self) {
             fill_normal(self.transfer->get(), self.send.as<float>(), buffers.send / 4, 5);
             work_of(self) = make_attention_work(self.compute->get(), probe_.shape);
+            // Kernels are loaded at their first launch, which would wait for a held stream.
+            work_of(self)->execute();
+            enqueue_collective(self, probe.kind, probe.bytes, probe.ranks);
             self.wait();
         });
     }
@@ -199,7 +219,7 @@ class Overlapped : public Measurement {
     Overlapped(const Overlapped&) = delete;
     Overlapped& operator=(const Overlapped&) = delete;
 
-    Check verify() override { return work_.front()->verify(); }
+    Check verify() override { return work_.empty() ? Check{} : work_.front()->verify(); }
 
     double run() override {
         attention_.push_back(time(true, false));
@@ -215,7 +235,7 @@ class Overlapped : public Measurement {
     }
 
  private:
-    std::unique_ptr<AttentionWork>& work_of(const Rank& rank) { return work_[static_cast<std::size_t>(rank.index)]; }
+    std::unique_ptr<AttentionWork>& work_of(const Rank& rank) { return work_[static_cast<std::size_t>(rank.thread)]; }
 
     /// From the begin of the first to the end of the last. Both are enqueued while their streams are held; the second
     /// is let go 50 us after the first.
@@ -242,6 +262,10 @@ class Overlapped : public Measurement {
             if (attention && collective) std::this_thread::sleep_for(std::chrono::microseconds(50));
             second.open();
             self.wait();
+            if (first.timed_out() || second.timed_out()) {
+                throw Error("the host took more than 2 s to enqueue the work", "", "is the machine overloaded?",
+                            ExitCode::failure);
+            }
             if (attention) of_attention.add(between(*self.compute_begin, *self.compute_end));
             if (collective) of_collective.add(between(*self.transfer_begin, *self.transfer_end));
             if (attention && collective) {
@@ -264,14 +288,14 @@ class Overlapped : public Measurement {
 
 }  // namespace
 
-std::unique_ptr<Measurement> prepare_collective(const MeshSource& mesh, const CollectiveProbe& probe) {
-    return std::make_unique<CollectiveMeasurement>(mesh(probe.ranks), probe);
+std::unique_ptr<Measurement> prepare_collective(std::shared_ptr<NcclMesh> mesh, const CollectiveProbe& probe) {
+    return std::make_unique<CollectiveMeasurement>(std::move(mesh), probe);
 }
-std::unique_ptr<Measurement> prepare_collective_memory(const CollectiveMemoryProbe& probe) {
-    return std::make_unique<CollectiveMemory>(probe);
+std::unique_ptr<Measurement> prepare_collective_memory(const MeshPlace& place, const std::string& ids) {
+    return std::make_unique<CollectiveMemory>(place, ids);
 }
-std::unique_ptr<Measurement> prepare_overlap(const MeshSource& mesh, const OverlapProbe& probe) {
-    return std::make_unique<Overlapped>(mesh(probe.ranks), probe);
+std::unique_ptr<Measurement> prepare_overlap(std::shared_ptr<NcclMesh> mesh, const OverlapProbe& probe) {
+    return std::make_unique<Overlapped>(std::move(mesh), probe);
 }
 
 }  // namespace headroom

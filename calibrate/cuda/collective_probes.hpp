@@ -9,11 +9,9 @@
 
 namespace headroom {
 
-/// Communicators made once and used by all probes of one size.
-using MeshSource = std::function<std::shared_ptr<NcclMesh>(int ranks)>;
-
-std::unique_ptr<Measurement> prepare_collective(const MeshSource& mesh, const CollectiveProbe& probe);
-std::unique_ptr<Measurement> prepare_collective_memory(const CollectiveMemoryProbe& probe);
-std::unique_ptr<Measurement> prepare_overlap(const MeshSource& mesh, const OverlapProbe& probe);
+std::unique_ptr<Measurement> prepare_collective(std::shared_ptr<NcclMesh> mesh, const CollectiveProbe& probe);
+/// `ids`: three, of new_nccl_ids.
+std::unique_ptr<Measurement> prepare_collective_memory(const MeshPlace& place, const std::string& ids);
+std::unique_ptr<Measurement> prepare_overlap(std::shared_ptr<NcclMesh> mesh, const OverlapProbe& probe);
 
 }  // namespace headroom

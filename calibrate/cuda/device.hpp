@@ -9,6 +9,6 @@
 namespace headroom {
 
 /// Throws Error when there is no driver, no GPU, or a driver older than the program.
-std::unique_ptr<Device> open_cuda_device();
+std::unique_ptr<Device> open_cuda_device(const GpuChoice& choice = {});
 
 }  // namespace headroom

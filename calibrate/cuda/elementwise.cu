@@ -29,6 +29,11 @@ void fill(cudaStream_t stream, Element* data, std::int64_t elements, std::uint64
     launched("fill_normal");
 }
 
+__global__ void places_kernel(float* data, std::int64_t elements, int base) {
+    const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+    if (i < elements) data[i] = static_cast<float>(base + i % 997);
+}
+
 __global__ void add_kernel(const bf16* a, const bf16* b, bf16* out, std::int64_t elements) {
     const std::int64_t i = first_element();
     if (i >= elements) return;
@@ -169,6 +174,11 @@ __global__ void merge_exponents_kernel(float* exponent, const float* block_expon
 
 void fill_normal(cudaStream_t stream, bf16* data, std::int64_t elements, std::uint64_t seed) {
     fill(stream, data, elements, seed);
+}
+void fill_places(cudaStream_t stream, float* data, std::int64_t elements, int base) {
+    places_kernel<<<static_cast<unsigned>((elements + block_threads - 1) / block_threads), block_threads, 0, stream>>>(
+        data, elements, base);
+    launched("fill_places");
 }
 void fill_normal(cudaStream_t stream, float* data, std::int64_t elements, std::uint64_t seed) {
     fill(stream, data, elements, seed);

@@ -8,6 +8,7 @@
 #include <random>
 
 #include "calibrate/cuda/errors.hpp"
+#include "calibrate/cuda/gpu_thread.hpp"
 #include "calibrate/cuda/memory.hpp"
 #include "calibrate/cuda/timer.hpp"
 #include "calibrate/team.hpp"
@@ -19,11 +20,12 @@ double seconds_since(std::chrono::steady_clock::time_point begin) {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
-std::function<void(int)> on_gpu(int gpu) {
-    return [gpu](int) { check_cuda(cudaSetDevice(gpu), "cudaSetDevice"); };
+/// Thread i drives GPU i, counted round.
+std::function<void(int)> on_gpus(int gpus) {
+    return [gpus](int thread) { enter_gpu(thread % gpus); };
 }
 
-/// One thread's end of a copy.
+/// One thread's end of a copy; made by that thread, whose GPU and memory node it then has.
 struct Lane {
     explicit Lane(std::int64_t bytes) : device(bytes) {}
     StreamOwner stream;
@@ -35,12 +37,10 @@ struct Lane {
 
 class HostCopy : public Measurement {
  public:
-    HostCopy(int gpu, const HostCopyProbe& probe) : probe_(probe), team_(probe.threads, on_gpu(gpu)) {
-        lanes_.reserve(static_cast<std::size_t>(probe.threads));
-        for (int i = 0; i < probe.threads; ++i) lanes_.emplace_back(probe.bytes);
-        // Each thread touches its own memory: on a NUMA machine it then lies beside that thread.
+    explicit HostCopy(const HostCopyProbe& probe)
+        : probe_(probe), lanes_(static_cast<std::size_t>(probe.threads)), team_(probe.threads, on_gpus(probe.gpus)) {
         team_.run([&](int i) {
-            Lane& lane = lane_of(i);
+            Lane& lane = lanes_[static_cast<std::size_t>(i)].emplace(probe_.bytes);
             if (probe_.memory == HostPages::pinned) {
                 lane.pinned.emplace(probe_.bytes);
                 lane.host = lane.pinned->as();
@@ -78,31 +78,40 @@ class HostCopy : public Measurement {
         }) / runs_;
     }
 
+    /// In the timed direction every lane carries random bytes at both ends of its memory.
     Check verify() override {
-        // The timed direction carries random bytes from one side to the other, there and back.
-        double wrong = 0;
-        std::mt19937_64 random(7);
-        const std::size_t size = bytes();
-        std::vector<unsigned char> sent(size), received(size);
-        for (std::size_t i = 0; i + 8 <= size; i += 8) {
-            const std::uint64_t word = random();
-            std::memcpy(&sent[i], &word, 8);
-        }
-        Lane& lane = lane_of(0);
-        if (probe_.to_host) {
-            check_cuda(cudaMemcpy(lane.device.as(), sent.data(), size, cudaMemcpyHostToDevice), "cudaMemcpy");
-        } else {
-            std::memcpy(lane.host, sent.data(), size);
-        }
-        enqueue(lane);
-        lane.stream.synchronize();
-        if (probe_.to_host) {
-            std::memcpy(received.data(), lane.host, size);
-        } else {
-            check_cuda(cudaMemcpy(received.data(), lane.device.as(), size, cudaMemcpyDeviceToHost), "cudaMemcpy");
-        }
-        for (std::size_t i = 0; i < size; ++i) wrong += sent[i] == received[i] ? 0.0 : 1.0;
-        return {wrong / static_cast<double>(size), 0, true};
+        std::atomic<std::int64_t> wrong{0};
+        team_.run([&](int i) {
+            Lane& lane = lane_of(i);
+            const std::size_t size = std::min<std::size_t>(bytes(), std::size_t{4} << 20);
+            const std::size_t ends[]{0, bytes() - size};
+            std::vector<unsigned char> sent(size), received(size);
+            std::mt19937_64 random(7 + static_cast<std::uint64_t>(i));
+            for (std::size_t at = 0; at + 8 <= size; at += 8) {
+                const std::uint64_t word = random();
+                std::memcpy(&sent[at], &word, 8);
+            }
+            const auto host = [&](std::size_t at) { return static_cast<unsigned char*>(lane.host) + at; };
+            const auto device = [&](std::size_t at) { return lane.device.as<unsigned char>() + at; };
+            for (const std::size_t at : ends) {
+                if (probe_.to_host) {
+                    check_cuda(cudaMemcpy(device(at), sent.data(), size, cudaMemcpyHostToDevice), "cudaMemcpy");
+                } else {
+                    std::memcpy(host(at), sent.data(), size);
+                }
+            }
+            enqueue(lane);
+            lane.stream.synchronize();
+            for (const std::size_t at : ends) {
+                if (probe_.to_host) {
+                    std::memcpy(received.data(), host(at), size);
+                } else {
+                    check_cuda(cudaMemcpy(received.data(), device(at), size, cudaMemcpyDeviceToHost), "cudaMemcpy");
+                }
+                wrong += received == sent ? 0 : 1;
+            }
+        });
+        return {static_cast<double>(wrong.load()), 0, true};
     }
 
     Json notes() override {
@@ -112,7 +121,7 @@ class HostCopy : public Measurement {
 
  private:
     std::size_t bytes() const { return static_cast<std::size_t>(probe_.bytes); }
-    Lane& lane_of(int i) { return lanes_[static_cast<std::size_t>(i)]; }
+    Lane& lane_of(int i) { return *lanes_[static_cast<std::size_t>(i)]; }
 
     void enqueue(Lane& lane) const {
         check_cuda(
@@ -136,7 +145,7 @@ class HostCopy : public Measurement {
     }
 
     HostCopyProbe probe_;
-    std::vector<Lane> lanes_;
+    std::vector<std::optional<Lane>> lanes_;
     Team team_;
     BatchTimer timer_;
     std::atomic<int> fill_{0};
@@ -146,7 +155,7 @@ class HostCopy : public Measurement {
 
 class ZeroFill : public Measurement {
  public:
-    ZeroFill(int gpu, const ZeroFillProbe& probe) : probe_(probe), team_(probe.threads, on_gpu(gpu)) {
+    explicit ZeroFill(const ZeroFillProbe& probe) : probe_(probe), team_(probe.threads, on_gpus(1)) {
         for (int i = 0; i < probe.threads; ++i) buffers_.emplace_back(probe.bytes);
         team_.run([&](int i) { fill(i, 1); });
     }
@@ -240,12 +249,8 @@ class HostGapMeasurement : public Measurement {
 
 }  // namespace
 
-std::unique_ptr<Measurement> prepare_host_copy(int gpu, const HostCopyProbe& probe) {
-    return std::make_unique<HostCopy>(gpu, probe);
-}
-std::unique_ptr<Measurement> prepare_zero_fill(int gpu, const ZeroFillProbe& probe) {
-    return std::make_unique<ZeroFill>(gpu, probe);
-}
+std::unique_ptr<Measurement> prepare_host_copy(const HostCopyProbe& probe) { return std::make_unique<HostCopy>(probe); }
+std::unique_ptr<Measurement> prepare_zero_fill(const ZeroFillProbe& probe) { return std::make_unique<ZeroFill>(probe); }
 std::unique_ptr<Measurement> prepare_host_gap(const HostGapProbe& probe) {
     return std::make_unique<HostGapMeasurement>(probe);
 }

@@ -21,6 +21,21 @@ struct Floats {
     float value[lanes];
 };
 
+/// 8 bf16 as they lie in four registers, for kernels that keep a row there.
+struct alignas(16) Raw {
+    unsigned word[lanes / 2];
+    __device__ float operator[](int i) const {
+        return __uint_as_float(i % 2 == 0 ? word[i / 2] << 16 : word[i / 2] & 0xffff0000U);
+    }
+    /// From here on the compiler knows nothing of the values: it would rather keep them as 32 bits each for a second
+    /// use, and run out of registers, than shift again.
+    __device__ void forget() {
+#pragma unroll
+        for (unsigned& one : word) asm volatile("" : "+r"(one));
+    }
+};
+__device__ inline Raw load_raw(const bf16* from) { return *reinterpret_cast<const Raw*>(from); }
+
 __device__ inline Floats load(const bf16* from) {
     const Pack pack = *reinterpret_cast<const Pack*>(from);
     Floats result;

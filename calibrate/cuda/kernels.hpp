@@ -10,7 +10,7 @@
 
 namespace headroom {
 
-using bf16 = __nv_bfloat16;
+using bf16 = __nv_bfloat16;  // NOLINT(readability-identifier-naming): a number format is written so
 
 struct Shape {
     std::int64_t rows, columns;
@@ -20,6 +20,8 @@ struct Shape {
 /// Normal random numbers, the same for the same seed.
 void fill_normal(cudaStream_t stream, bf16* data, std::int64_t elements, std::uint64_t seed);
 void fill_normal(cudaStream_t stream, float* data, std::int64_t elements, std::uint64_t seed);
+/// base + place % 997: whole numbers whose sums over ranks are exact.
+void fill_places(cudaStream_t stream, float* data, std::int64_t elements, int base);
 
 /// out = a + b, eager.
 void add(cudaStream_t stream, const bf16* a, const bf16* b, bf16* out, std::int64_t elements);

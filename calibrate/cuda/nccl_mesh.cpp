@@ -5,8 +5,12 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstring>
+#include <future>
+#include <thread>
 
 #include "calibrate/cuda/errors.hpp"
+#include "calibrate/cuda/gpu_thread.hpp"
 #include "models/error.hpp"
 #include "models/units.hpp"
 
@@ -44,20 +48,55 @@ void Rank::wait() const {
     }
 }
 
-NcclMesh::NcclMesh(int ranks)
-    : ranks_(static_cast<std::size_t>(ranks)),
-      team_(ranks, [](int gpu) { check_cuda(cudaSetDevice(gpu), "cudaSetDevice"); }) {
-    int gpus = 0;
-    check_cuda(cudaGetDeviceCount(&gpus), "cudaGetDeviceCount");
-    if (gpus < ranks) {
-        throw Error(fmt::format("{} GPUs are needed, {} are visible", ranks, gpus), "",
-                    "check CUDA_VISIBLE_DEVICES, or skip the collectives", ExitCode::failure);
+std::string new_nccl_ids(int count) {
+    std::string ids;
+    for (int i = 0; i < count; ++i) {
+        ncclUniqueId id;
+        check_nccl(ncclGetUniqueId(&id), "ncclGetUniqueId", 0);
+        ids.append(id.internal, sizeof id.internal);
     }
-    std::vector<ncclComm_t> comms(static_cast<std::size_t>(ranks));
-    check_nccl(ncclCommInitAll(comms.data(), ranks, nullptr), fmt::format("ncclCommInitAll of {} GPUs", ranks), 0);
-    for (int i = 0; i < ranks; ++i) {
-        rank(i).index = i;
-        rank(i).comm = comms[static_cast<std::size_t>(i)];
+    return ids;
+}
+
+namespace {
+
+/// ncclCommInitRank waits for all ranks and cannot be called off. It runs in a thread of its own, which is left behind
+/// when a peer does not come.
+ncclComm_t join(const std::string& bytes, int ranks, int rank, int gpu) {
+    ncclUniqueId id;
+    std::memcpy(id.internal, bytes.data(), sizeof id.internal);
+    struct Outcome {
+        ncclResult_t status;
+        ncclComm_t comm;
+        std::string last_error;
+    };
+    std::promise<Outcome> promise;
+    std::future<Outcome> future = promise.get_future();
+    std::thread([id, ranks, rank, gpu, promise = std::move(promise)]() mutable {
+        Outcome outcome{ncclSystemError, nullptr, ""};
+        if (cudaSetDevice(gpu) == cudaSuccess) outcome.status = ncclCommInitRank(&outcome.comm, ranks, id, rank);
+        promise.set_value(outcome);
+    }).detach();
+    if (future.wait_for(std::chrono::duration<double>(patience_seconds)) != std::future_status::ready) {
+        throw Error(fmt::format("rank {} waited {} s for its peers to join the communicator of {}", rank,
+                                patience_seconds, ranks),
+                    "", nccl_hint, ExitCode::failure);
+    }
+    const Outcome outcome = future.get();
+    check_nccl(outcome.status, fmt::format("ncclCommInitRank among {}", ranks), rank);
+    return outcome.comm;
+}
+
+}  // namespace
+
+NcclMesh::NcclMesh(const MeshPlace& place, const std::string& id)
+    : place_(place),
+      ranks_(static_cast<std::size_t>(place.here())),
+      team_(place.here(), [place](int thread) { enter_gpu(place.first_gpu + thread); }) {
+    for (int i = 0; i < here(); ++i) {
+        Rank& one = ranks_[static_cast<std::size_t>(i)];
+        one.thread = i;
+        one.index = place.first_rank + i;
     }
     run([](Rank& self) {
         self.compute = std::make_unique<StreamOwner>();
@@ -68,11 +107,19 @@ NcclMesh::NcclMesh(int ranks)
             *event = std::make_unique<EventOwner>();
         }
     });
+    add_communicator(id);
+}
+
+void NcclMesh::add_communicator(const std::string& id) {
+    run([&](Rank& self) {
+        self.comm = join(id, place_.ranks, self.index, place_.first_gpu + self.thread);
+        self.comms.push_back(self.comm);
+    });
 }
 
 NcclMesh::~NcclMesh() {
     for (Rank& one : ranks_) {
-        if (one.comm != nullptr) ncclCommAbort(one.comm);  // never waits for a peer that is gone
+        for (ncclComm_t comm : one.comms) ncclCommAbort(comm);  // never waits for a peer that is gone
     }
 }
 

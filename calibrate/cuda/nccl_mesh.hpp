@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The GPUs of this machine under NCCL: one process, a thread for each GPU.
+// The GPUs of a group under NCCL: a thread for each GPU of this process; further processes may hold the rest.
 #pragma once
 
 #include <nccl.h>
 
+#include <algorithm>
 #include <functional>
 #include <memory>
 #include <string>
@@ -20,10 +21,23 @@ namespace headroom {
 /// "2.28.3"
 std::string nccl_version_text();
 
+/// Ids for `count` communicators, as bytes that every process of the group must have. Made by one of them.
+std::string new_nccl_ids(int count);
+
+/// Which ranks of a group this process holds: its GPUs in their order, as far as the group reaches.
+struct MeshPlace {
+    int ranks;       ///< of the group
+    int first_rank;  ///< of this process
+    int first_gpu, gpus;
+    int here() const { return std::clamp(ranks - first_rank, 0, gpus); }
+};
+
 /// What one thread drives.
 struct Rank {
-    int index = 0;
-    ncclComm_t comm = nullptr;
+    int index = 0;                  ///< in the group
+    int thread = 0;                 ///< in this process
+    ncclComm_t comm = nullptr;      ///< the one collectives use: the last that was made
+    std::vector<ncclComm_t> comms;  ///< all of them
     std::unique_ptr<StreamOwner> compute, transfer;
     std::unique_ptr<StreamHold> compute_hold, transfer_hold;
     std::unique_ptr<EventOwner> compute_begin, compute_end, transfer_begin, transfer_end;
@@ -35,22 +49,26 @@ struct Rank {
 
 class NcclMesh {
  public:
-    /// Throws Error when there are fewer GPUs, or NCCL refuses.
-    explicit NcclMesh(int ranks);
+    /// `id`: of new_nccl_ids. Throws Error when there are fewer GPUs, NCCL refuses, or a peer does not come.
+    NcclMesh(const MeshPlace& place, const std::string& id);
     ~NcclMesh();
     NcclMesh(const NcclMesh&) = delete;
     NcclMesh& operator=(const NcclMesh&) = delete;
 
-    int size() const { return static_cast<int>(ranks_.size()); }
-    Rank& rank(int index) { return ranks_[static_cast<std::size_t>(index)]; }
+    int size() const { return place_.ranks; }
+    /// Ranks that this process holds.
+    int here() const { return static_cast<int>(ranks_.size()); }
     /// action(rank) on every thread at once, with its GPU current.
     double run(const std::function<void(Rank&)>& action) {
-        return team_.run([&](int i) { action(rank(i)); });
+        return team_.run([&](int i) { action(ranks_[static_cast<std::size_t>(i)]); });
     }
+    /// One more communicator of the same ranks, for the collectives from here on.
+    void add_communicator(const std::string& id);
     /// Send and receive buffers of at least that size on every GPU.
     void reserve(std::int64_t send, std::int64_t receive);
 
  private:
+    MeshPlace place_;
     std::vector<Rank> ranks_;
     Team team_;
 };

@@ -5,7 +5,8 @@
 #include <fmt/format.h>
 
 #include <array>
-#include <cstdint>
+
+#include "calibrate/host_facts.hpp"
 
 namespace headroom {
 namespace {
@@ -25,12 +26,6 @@ constexpr Reason reasons[]{
 };
 
 }  // namespace
-
-std::string short_hash(const std::string& text) {
-    std::uint64_t hash = 0xcbf29ce484222325;
-    for (const char letter : text) hash = (hash ^ static_cast<unsigned char>(letter)) * 0x100000001b3;
-    return fmt::format("{:016x}", hash);
-}
 
 template <class Function>
 Function Nvml::find(const char* name) const {

@@ -30,7 +30,4 @@ class Nvml {
     void* library_ = nullptr;
 };
 
-/// FNV-1a, as 16 hex digits: tells GPUs apart without naming them.
-std::string short_hash(const std::string& text);
-
 }  // namespace headroom

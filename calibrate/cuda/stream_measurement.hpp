@@ -16,12 +16,15 @@ class StreamMeasurement : public Measurement {
     explicit StreamMeasurement(int launches) : most_runs_(std::max(1, 400 / launches)) {}
 
     double run() final {
+        last_runs_ = runs_;
         const double seconds = timer_.time(stream_.get(), runs_, [&](cudaStream_t stream) { enqueue(stream); });
         constexpr double batch_seconds = 0.02;
         if (seconds > 0) runs_ = std::clamp(static_cast<int>(batch_seconds / seconds), 1, most_runs_);
         return seconds;
     }
 
+    /// Runs of the work in the last batch.
+    int last_runs() const { return last_runs_; }
     cudaStream_t stream() const { return stream_.get(); }
     void synchronize() const { stream_.synchronize(); }
 
@@ -31,7 +34,7 @@ class StreamMeasurement : public Measurement {
  private:
     StreamOwner stream_;
     BatchTimer timer_;
-    int runs_ = 1, most_runs_;
+    int runs_ = 1, last_runs_ = 1, most_runs_;
 };
 
 }  // namespace headroom
