@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "planner/sweep_html.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "planner/report.hpp"
+#include "planner/setting_values.hpp"
+#include "reports/numbers.hpp"
+
+namespace headroom {
+namespace {
+
+std::int64_t fitting(const SweepCounts& counts) { return counts[SweepStatus::fits]; }
+
+/// Over all methods; nullptr where nothing fits.
+const SweepRow* longest_of_all(const SweepBench& bench) {
+    const SweepRow* best = nullptr;
+    for (std::size_t i = 0; i < method_names.size(); ++i) {
+        const SweepRow* row = longest_of(bench, static_cast<Method>(i));
+        if (row != nullptr && (best == nullptr || row->recipe.context > best->recipe.context)) best = row;
+    }
+    return best;
+}
+
+std::string speed_text(const SweepRow& row) {
+    return row.speed ? three_digits(row.speed->tokens_per_second_per_gpu) : std::string();
+}
+
+std::string verdict(const SweepSummary& summary) {
+    const std::string counted = fmt::format("{} of {} configurations fit", with_separators(fitting(summary.counts)),
+                                            with_separators(summary.counts.rows()));
+    std::string text = counted;
+    if (summary.benches.size() == 1) {
+        if (const SweepRow* row = longest_of_all(summary.benches.front())) {
+            text += fmt::format("; {} reaches furthest, {} tokens", display_name(row->recipe.method),
+                                approximate_tokens(row->recipe.context));
+            if (row->speed) text += fmt::format(" at {} tokens/s per GPU", speed_text(*row));
+        }
+    }
+    return text + ".";
+}
+
+std::vector<HtmlPage::Fact> facts(const SweepSummary& summary) {
+    const SweepCounts& counts = summary.counts;
+    const auto share = [&](SweepStatus status) {
+        return fmt::format("{:.1f}% of the rows", 100.0 * static_cast<double>(counts[status]) /
+                                                      static_cast<double>(std::max<std::int64_t>(1, counts.rows())));
+    };
+    std::vector<HtmlPage::Fact> list{
+        {"Fit", with_separators(counts[SweepStatus::fits]), share(SweepStatus::fits)},
+        {"Do not fit", with_separators(counts[SweepStatus::does_not_fit]), share(SweepStatus::does_not_fit)},
+        {"Cannot be set up so", with_separators(counts[SweepStatus::invalid]), share(SweepStatus::invalid)}};
+    const SweepRow* longest = nullptr;
+    const SweepRow* fastest = nullptr;
+    for (const SweepBench& bench : summary.benches) {
+        const SweepRow* row = longest_of_all(bench);
+        if (row != nullptr && (longest == nullptr || row->recipe.context > longest->recipe.context)) longest = row;
+        for (const Tokens context : contexts_of(bench)) {
+            row = fastest_at(bench, context);
+            if (row == nullptr || !row->speed) continue;
+            if (fastest == nullptr ||
+                row->speed->tokens_per_second_per_gpu > fastest->speed->tokens_per_second_per_gpu) {
+                fastest = row;
+            }
+        }
+    }
+    const auto where = [&](const SweepRow& row) {
+        const std::string method = display_name(row.recipe.method);
+        if (summary.benches.size() == 1) return method;
+        return fmt::format("{}, {} on {}", method, row.model->name, machine(*row.cluster));
+    };
+    if (longest != nullptr) {
+        list.push_back(
+            {"Longest context", approximate_tokens(longest->recipe.context) + " tokens",
+             fmt::format("{}; {} exactly", where(*longest), with_separators(longest->recipe.context.value))});
+    }
+    if (fastest != nullptr) {
+        list.push_back({"Fastest", speed_text(*fastest) + " tokens/s per GPU",
+                        fmt::format("{} at {}", where(*fastest), approximate_tokens(fastest->recipe.context))});
+    }
+    return list;
+}
+
+std::string title(const SweepSummary& summary, const Grid& grid) {
+    if (summary.benches.size() == 1) return "Sweep of " + bench_name(summary.benches.front());
+    return fmt::format("Sweep of {} {} on {} {}", grid.models.size(), grid.models.size() == 1 ? "model" : "models",
+                       grid.clusters.size(), grid.clusters.size() == 1 ? "machine" : "machines");
+}
+
+/// Ids must differ between machines.
+HtmlSection of_bench(HtmlSection section, const SweepBench& bench, bool alone) {
+    if (!alone) section.title += ": " + bench_name(bench);
+    return section;
+}
+
+}  // namespace
+
+std::string bench_name(const SweepBench& bench) {
+    return fmt::format("{} on {}", bench.model->name, machine(*bench.cluster));
+}
+
+std::string configuration(const SweepRow& row, const Grid& grid) {
+    static constexpr std::array said_already{"method", "context", "ulysses", "ring", "heads_per_stage", "chunk_tokens"};
+    std::string text = degrees(row.recipe);
+    const std::vector<NamedSetting> settings = setting_values(row.recipe);
+    for (const GridAxis& axis : grid.axes) {
+        if (axis.values.size() < 2) continue;
+        if (std::find(said_already.begin(), said_already.end(), axis.key) != said_already.end()) continue;
+        const auto found = std::find_if(settings.begin(), settings.end(),
+                                        [&](const NamedSetting& setting) { return setting.key == axis.key; });
+        text += fmt::format(", {} {}", axis.key, to_string(found->value));
+    }
+    return text;
+}
+
+std::vector<Tokens> contexts_shown(const SweepBench& bench) {
+    const std::vector<Tokens> all = contexts_of(bench);
+    if (all.size() <= shown_contexts) return all;
+    // The longest of each method take their places first.
+    std::vector<Tokens> shown;
+    for (std::size_t i = 0; i < method_names.size(); ++i) {
+        if (const SweepRow* row = longest_of(bench, static_cast<Method>(i))) shown.push_back(row->recipe.context);
+    }
+    const std::size_t spread = shown_contexts - shown.size();
+    for (std::size_t i = 0; i < spread; ++i) shown.push_back(all[i * (all.size() - 1) / (spread - 1)]);
+    std::sort(shown.begin(), shown.end());
+    shown.erase(std::unique(shown.begin(), shown.end()), shown.end());
+    return shown;
+}
+
+HtmlPage sweep_page(const SweepSummary& summary, const Grid& grid, const std::vector<TimeBasis>& bases,
+                    const SweepOrigin& origin) {
+    HtmlPage page;
+    page.title = title(summary, grid);
+    page.verdict = verdict(summary);
+    page.good = fitting(summary.counts) > 0;
+    page.lead = {
+        "This page holds what the rows of the sweep come to: for each method how many configurations fit, and at each "
+        "context the fastest and the leanest of them. The rows themselves are not in it; the last section has the "
+        "command that writes them."};
+    page.facts = facts(summary);
+    if (summary.counts.rows() < origin.rows_asked) {
+        page.notes.push_back(fmt::format("The sweep was interrupted: {} of {} rows are counted here.",
+                                         with_separators(summary.counts.rows()), with_separators(origin.rows_asked)));
+    }
+    if (summary.outside_domain > 0) {
+        page.notes.push_back(fmt::format("The step times of {} rows leave what the constants were measured on.",
+                                         with_separators(summary.outside_domain)));
+    }
+    const bool alone = summary.benches.size() == 1;
+    if (!alone) page.sections.push_back(bench_section(summary));
+    page.sections.push_back(outcome_section(summary));
+    const std::size_t drawn = std::min(drawn_benches, summary.benches.size());
+    for (std::size_t i = 0; i < drawn; ++i) {
+        const SweepBench& bench = summary.benches[i];
+        const std::string suffix = alone ? "" : fmt::format("-{}", i + 1);
+        page.sections.push_back(of_bench(reach_section(bench, grid, suffix), bench, alone));
+        page.sections.push_back(of_bench(frontier_section(bench, grid, suffix), bench, alone));
+        page.sections.push_back(of_bench(need_section(bench, suffix), bench, alone));
+    }
+    if (HtmlSection choices = choice_section(summary, grid); !choices.tables.empty()) page.sections.push_back(choices);
+    if (HtmlSection reasons = reason_section(summary); !reasons.tables.empty()) page.sections.push_back(reasons);
+    page.sections.push_back(grid_section(summary, grid, bases));
+    page.command = origin.page.command;
+    page.other_commands = {
+        {"This one writes all rows, with every setting, bytes, times and reasons:", origin.rows_command}};
+    page.made = fmt::format("Made on {} by {}", origin.page.date, origin.page.program);
+    return page;
+}
+
+}  // namespace headroom
