@@ -31,7 +31,7 @@ struct SweepSpeed {
     Seconds seconds, seconds_low, seconds_high;
     double tokens_per_second_per_gpu = 0, tokens_per_second_per_gpu_low = 0, tokens_per_second_per_gpu_high = 0;
     double mfu = 0;
-    bool inside_domain = true;  ///< of what the constants were measured on
+    std::uint32_t domain = 0;  ///< bits of Domain; 0 = everything was measured like this
 };
 
 /// One configuration of a grid, and what became of it.

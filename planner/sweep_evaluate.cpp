@@ -4,6 +4,7 @@
 
 #include "models/error.hpp"
 #include "models/model_flops.hpp"
+#include "planner/max_context.hpp"
 #include "planner/outside.hpp"
 #include "planner/search.hpp"
 #include "planner/sweep.hpp"
@@ -23,7 +24,7 @@ SweepSpeed speed_of(const SweepRow& row, const StepTime& step, AttentionCount co
             speed(step.high),
             speed(step.low),
             flops / (step.seconds.value * row.cluster->peak_bf16.value),
-            step.domain == 0};
+            step.domain};
 }
 
 std::string shortage(const SweepRow& row, bool sticks) {
@@ -53,6 +54,9 @@ SweepRow evaluate_row(const Grid& grid, const std::vector<TimeBasis>& bases, std
         Settings said = point.said;
         said.method = method;
         row.recipe = resolve(said, grid.published[static_cast<std::size_t>(method)], model, cluster);
+        if (row.recipe.context > implementation_ceiling(row.recipe)) {
+            throw Error(std::string(implementation_ceiling_reason), "context");
+        }
     } catch (const Error& error) {
         row.status = SweepStatus::invalid;
         row.reason = error.what();

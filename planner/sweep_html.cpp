@@ -52,7 +52,7 @@ std::vector<HtmlPage::Fact> facts(const SweepSummary& summary) {
     std::vector<HtmlPage::Fact> list{
         {"Fit", with_separators(counts[SweepStatus::fits]), share(SweepStatus::fits)},
         {"Do not fit", with_separators(counts[SweepStatus::does_not_fit]), share(SweepStatus::does_not_fit)},
-        {"Cannot be set up so", with_separators(counts[SweepStatus::invalid]), share(SweepStatus::invalid)}};
+        {"Invalid", with_separators(counts[SweepStatus::invalid]), share(SweepStatus::invalid)}};
     const SweepRow* longest = nullptr;
     const SweepRow* fastest = nullptr;
     for (const SweepBench& bench : summary.benches) {
@@ -147,8 +147,8 @@ HtmlPage sweep_page(const SweepSummary& summary, const Grid& grid, const std::ve
                                          with_separators(summary.counts.rows()), with_separators(origin.rows_asked)));
     }
     if (summary.outside_domain > 0) {
-        page.notes.push_back(fmt::format("The step times of {} rows leave what the constants were measured on.",
-                                         with_separators(summary.outside_domain)));
+        page.notes.push_back(fmt::format("{} of the {} rows: {}", with_separators(summary.outside_domain),
+                                         with_separators(summary.counts.rows()), domain_warning(summary.domain)));
     }
     const bool alone = summary.benches.size() == 1;
     if (!alone) page.sections.push_back(bench_section(summary));

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 
 #include "planner/sweep_html.hpp"
 #include "reports/numbers.hpp"
@@ -31,6 +32,23 @@ Line line_of(Method method) { return {display_name(method), colour_of(method), {
 std::string interval(const SweepSpeed& speed) {
     return fmt::format("{} to {}", three_digits(speed.tokens_per_second_per_gpu_low),
                        three_digits(speed.tokens_per_second_per_gpu_high));
+}
+
+/// A row for each context shown, a column for each method.
+HtmlTable by_context(const SweepBench& bench, const std::string& caption,
+                     const std::function<std::string(const SweepCell&)>& text) {
+    HtmlTable table{caption, {{"Context", false}, {"Tokens", true}}, {}};
+    const std::vector<Method> methods = methods_of(bench);
+    for (const Method method : methods) table.columns.push_back({display_name(method), true});
+    for (const Tokens context : contexts_shown(bench)) {
+        std::vector<std::string> row{approximate_tokens(context), with_separators(context.value)};
+        for (const Method method : methods) {
+            const SweepCell* cell = cell_at(bench, method, context);
+            row.push_back(cell == nullptr ? std::string() : text(*cell));
+        }
+        table.rows.push_back(std::move(row));
+    }
+    return table;
 }
 
 HtmlTable fastest_table(const SweepBench& bench, const Grid& grid, const std::vector<Tokens>& contexts) {
@@ -83,13 +101,12 @@ HtmlSection outcome_section(const SweepSummary& summary) {
     }
     BarChart chart;
     chart.x = {"rows", false, 0, 0, {}};
-    static constexpr std::array<const char*, 3> names{"fits", "does not fit", "cannot be set up so"};
+    static constexpr std::array<const char*, 3> names{"fits", "does not fit", "invalid"};
     static constexpr std::array<int, 3> slots{4, 7, 1};
     for (std::size_t j = 0; j < 3; ++j) chart.parts.push_back({names[j], {Colour::Family::part, slots[j]}, {}});
-    HtmlTable table{
-        "Rows of each method by what became of them",
-        {{"Method", false}, {"Fits", true}, {"Does not fit", true}, {"Cannot be set up so", true}, {"Rows", true}},
-        {}};
+    HtmlTable table{"Rows of each method by what became of them",
+                    {{"Method", false}, {"Fits", true}, {"Does not fit", true}, {"Invalid", true}, {"Rows", true}},
+                    {}};
     std::vector<std::string> items;
     std::int64_t most = 1;
     for (std::size_t i = 0; i < counts.size(); ++i) {
@@ -112,9 +129,9 @@ HtmlSection outcome_section(const SweepSummary& summary) {
     HtmlSection section{"outcomes", "How many configurations fit", {}, {}, {}};
     section.figures.push_back(
         {"outcome", "Rows by method",
-         "What cannot be set up breaks a rule of the method or of the shipped code, such as a degree that does not "
-         "divide the heads; what does not fit could be set up, and runs out of memory.",
-         fmt::format("Stacked bars of the rows of each method that fit, do not fit and cannot be set up. {}.",
+         "What is invalid breaks a rule of the method or of the shipped code, such as a degree that does not "
+         "divide the heads; what does not fit runs out of memory.",
+         fmt::format("Stacked bars of the rows of each method that fit, do not fit and are invalid. {}.",
                      listed(items)),
          chart, table, false});
     return section;
@@ -167,9 +184,13 @@ HtmlSection frontier_section(const SweepBench& bench, const Grid& grid, const st
     HtmlSection section{"frontier" + suffix, "The fastest at each context", {}, {}, {}};
     const std::vector<Tokens> contexts = contexts_shown(bench);
     LineChart chart;
-    HtmlTable table{"The fastest configuration of each method at each context",
-                    {{"Method and context", false}, {"Tokens", true}, {"Tokens/s per GPU", true}, {"Interval", true}},
-                    {}};
+    const HtmlTable table =
+        by_context(bench, "Tokens/s per GPU of the fastest configuration of each method, with the interval",
+                   [](const SweepCell& cell) {
+                       if (!cell.fastest || !cell.fastest->speed) return std::string();
+                       const SweepSpeed& speed = *cell.fastest->speed;
+                       return fmt::format("{} ({})", three_digits(speed.tokens_per_second_per_gpu), interval(speed));
+                   });
     std::vector<std::string> items;
     Tokens least{0}, most{0};
     double slowest = 1e300, fastest = 0;
@@ -185,9 +206,6 @@ HtmlSection frontier_section(const SweepBench& bench, const Grid& grid, const st
             most = std::max(most, context);
             slowest = std::min(slowest, speed.tokens_per_second_per_gpu_low);
             fastest = std::max(fastest, speed.tokens_per_second_per_gpu_high);
-            table.rows.push_back({fmt::format("{}, {}", line.name, approximate_tokens(context)),
-                                  with_separators(context.value), three_digits(speed.tokens_per_second_per_gpu),
-                                  interval(speed)});
         }
         if (line.points.empty()) continue;
         line.solid = line.points.size();
@@ -221,9 +239,12 @@ HtmlSection need_section(const SweepBench& bench, const std::string& suffix) {
     HtmlSection section{"memory" + suffix, "Memory against context", {}, {}, {}};
     const std::vector<Tokens> contexts = contexts_shown(bench);
     LineChart chart;
-    HtmlTable table{"GiB that the leanest configuration of each method needs on the worst rank",
-                    {{"Method and context", false}, {"Tokens", true}, {"Needed, GiB", true}, {"Any fits", false}},
-                    {}};
+    const HtmlTable table = by_context(
+        bench, "GiB that the leanest configuration of each method needs on the worst rank; a cross: none fits",
+        [](const SweepCell& cell) {
+            if (!cell.least_need) return std::string();
+            return gib(*cell.least_need) + (cell.fastest ? "" : " \xE2\x9C\x95");
+        });
     std::vector<std::string> items;
     Tokens most{1};
     for (const Method method : methods_of(bench)) {
@@ -238,8 +259,6 @@ HtmlSection need_section(const SweepBench& bench, const std::string& suffix) {
                 {static_cast<double>(context.value), in_gib(*cell->least_need), std::nullopt, std::nullopt});
             if (fits) line.solid = line.points.size();
             most = std::max(most, context);
-            table.rows.push_back({fmt::format("{}, {}", line.name, approximate_tokens(context)),
-                                  with_separators(context.value), gib(*cell->least_need), fits ? "yes" : "no"});
         }
         if (line.points.empty()) continue;
         items.push_back(fmt::format("{} from {:.1f} GiB at {} to {:.1f} GiB at {}", line.name, line.points.front().y,

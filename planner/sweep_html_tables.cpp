@@ -33,7 +33,7 @@ HtmlSection bench_section(const SweepSummary& summary) {
                     {{"Model and machine", false},
                      {"Fits", true},
                      {"Does not fit", true},
-                     {"Cannot be set up so", true},
+                     {"Invalid", true},
                      {"Longest context", true},
                      {"Its method", false},
                      {"Tokens/s per GPU there", true}},
@@ -76,7 +76,7 @@ HtmlSection choice_section(const SweepSummary& summary, const Grid& grid) {
                         {{key, false},
                          {"Fits", true},
                          {"Does not fit", true},
-                         {"Cannot be set up so", true},
+                         {"Invalid", true},
                          {"Longest context that fits", true},
                          {"Contexts at which it is in the fastest", true}},
                         {}};
@@ -121,7 +121,7 @@ HtmlSection reason_section(const SweepSummary& summary) {
         section.tables.push_back(std::move(result));
     };
     table("Rows that do not fit, by what they lack; the GPU counts first", summary.shortages);
-    table("Rows that cannot be set up so, by the rule they break", summary.rules);
+    table("Invalid rows, by the rule they break", summary.rules);
     return section;
 }
 

@@ -124,7 +124,7 @@ void times(Cells& cells, const SweepSpeed& speed) {
                             speed.tokens_per_second_per_gpu_high,
                             speed.mfu};
     for (std::size_t i = 0; i < values.size(); ++i) cells.real(time_columns[i], values[i]);
-    cells.truth("inside_calibrated_domain", speed.inside_domain);
+    cells.truth("inside_calibrated_domain", speed.domain == 0);
 }
 
 template <class Columns>

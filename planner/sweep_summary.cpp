@@ -72,7 +72,10 @@ void SweepSummarizer::add(const SweepRow& row) {
     SweepCell& cell = bench.methods[static_cast<std::size_t>(method_of(row))][context];
     for (SweepCounts* counts : {&summary_.counts, &bench.counts, &cell.counts}) ++(*counts)[row.status];
     if (row.status == SweepStatus::invalid) return count(summary_.rules, row.reason);
-    if (row.speed && !row.speed->inside_domain) ++summary_.outside_domain;
+    if (row.speed && row.speed->domain != 0) {
+        ++summary_.outside_domain;
+        summary_.domain |= row.speed->domain;
+    }
     const Bytes need = device_need(row);
     if (!cell.least_need || need < *cell.least_need) cell.least_need = need;
     if (!fits) return count(summary_.shortages, kind_of(row.reason));

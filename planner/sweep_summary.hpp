@@ -44,6 +44,7 @@ struct SweepSummary {
     /// Rows by reason. Amounts are left out of shortages, and reasons behind the first hundred go under "".
     std::map<std::string, std::int64_t> shortages, rules;
     std::int64_t outside_domain = 0;  ///< rows whose step time leaves what the constants were measured on
+    std::uint32_t domain = 0;         ///< in which ways, bits of Domain
 };
 
 /// Takes rows in grid order; equal rows count as the first of them.
