@@ -126,6 +126,9 @@ std::string trade(const ChunkCurve& curve) {
     if (!small.step || !large.step) return text + ".";
     const double slow = small.step->tokens_per_second_per_gpu;
     const double fast = large.step->tokens_per_second_per_gpu;
+    if (std::fabs(slow / fast - 1) < 5e-4) {
+        return text + fmt::format(" and leave the speed at {} tokens/s per GPU.", three_digits(slow));
+    }
     return text + fmt::format(" and change the speed by {:+.1f}%, to {} tokens/s per GPU.", 100 * (slow / fast - 1),
                               three_digits(slow));
 }

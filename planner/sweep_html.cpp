@@ -90,9 +90,16 @@ std::string title(const SweepSummary& summary, const Grid& grid) {
                        grid.clusters.size(), grid.clusters.size() == 1 ? "machine" : "machines");
 }
 
-/// Ids must differ between machines.
-HtmlSection of_bench(HtmlSection section, const SweepBench& bench, bool alone) {
-    if (!alone) section.title += ": " + bench_name(bench);
+/// One of several machines: all its figures under its name.
+HtmlSection machine_section(const SweepBench& bench, const Grid& grid, std::size_t number) {
+    const std::string suffix = fmt::format("-{}", number);
+    HtmlSection section{"machine" + suffix, bench_name(bench), {}, {}, {}};
+    for (const HtmlSection& part : std::array{reach_section(bench, grid, suffix), frontier_section(bench, grid, suffix),
+                                              need_section(bench, suffix)}) {
+        section.paragraphs.insert(section.paragraphs.end(), part.paragraphs.begin(), part.paragraphs.end());
+        section.figures.insert(section.figures.end(), part.figures.begin(), part.figures.end());
+        section.tables.insert(section.tables.end(), part.tables.begin(), part.tables.end());
+    }
     return section;
 }
 
@@ -153,13 +160,15 @@ HtmlPage sweep_page(const SweepSummary& summary, const Grid& grid, const std::ve
     const bool alone = summary.benches.size() == 1;
     if (!alone) page.sections.push_back(bench_section(summary));
     page.sections.push_back(outcome_section(summary));
-    const std::size_t drawn = std::min(drawn_benches, summary.benches.size());
-    for (std::size_t i = 0; i < drawn; ++i) {
-        const SweepBench& bench = summary.benches[i];
-        const std::string suffix = alone ? "" : fmt::format("-{}", i + 1);
-        page.sections.push_back(of_bench(reach_section(bench, grid, suffix), bench, alone));
-        page.sections.push_back(of_bench(frontier_section(bench, grid, suffix), bench, alone));
-        page.sections.push_back(of_bench(need_section(bench, suffix), bench, alone));
+    if (alone) {
+        const SweepBench& bench = summary.benches.front();
+        page.sections.push_back(reach_section(bench, grid, ""));
+        page.sections.push_back(frontier_section(bench, grid, ""));
+        page.sections.push_back(need_section(bench, ""));
+    } else {
+        for (std::size_t i = 0; i < std::min(drawn_benches, summary.benches.size()); ++i) {
+            page.sections.push_back(machine_section(summary.benches[i], grid, i + 1));
+        }
     }
     if (HtmlSection choices = choice_section(summary, grid); !choices.tables.empty()) page.sections.push_back(choices);
     if (HtmlSection reasons = reason_section(summary); !reasons.tables.empty()) page.sections.push_back(reasons);

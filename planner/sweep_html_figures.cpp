@@ -42,11 +42,13 @@ HtmlTable by_context(const SweepBench& bench, const std::string& caption,
     for (const Method method : methods) table.columns.push_back({display_name(method), true});
     for (const Tokens context : contexts_shown(bench)) {
         std::vector<std::string> row{approximate_tokens(context), with_separators(context.value)};
+        bool any = false;
         for (const Method method : methods) {
             const SweepCell* cell = cell_at(bench, method, context);
             row.push_back(cell == nullptr ? std::string() : text(*cell));
+            any |= !row.back().empty();
         }
-        table.rows.push_back(std::move(row));
+        if (any) table.rows.push_back(std::move(row));
     }
     return table;
 }
