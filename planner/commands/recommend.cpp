@@ -36,7 +36,7 @@ Synopsis synopsis() {
             {machine_flags(), recipe_flags(), time_flags(), search, result},
             {"headroom recommend --context 3M", "headroom recommend --longest --step 1M",
              "headroom recommend --model qwen3-32b --nodes 2 --context 2M --method upipe,usp",
-             "headroom recommend --context 1M --set offload.optimizer=false --format json -o answer.json"},
+             "headroom recommend --context 1M --set offload.optimizer=false --format json"},
             "Implementations are those that are shipped; --implementation lean shows the algorithms. Exit status: 0 "
             "ok, 1 failure, 2 usage or bad input, 3 no recipe fits (with --require-fit)."};
 }
