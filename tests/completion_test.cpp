@@ -206,6 +206,31 @@ TEST_CASE("the manual page is set without a warning, and holds the examples of a
     }
 }
 
+TEST_CASE("the examples in the help work as they stand") {
+    const TemporaryDirectory directory;
+    directory.write("run.yaml", "method: upipe\ncontext: 1M\n");
+    int run = 0;
+    for (const Command& command : commands) {
+        for (const std::string& example : command.synopsis().examples) {
+            CAPTURE(example);
+            // What reads files of the user's, needs a GPU, or a terminal.
+            bool needs = std::string(command.name) == "calibrate" || contains(example, "--resume");
+            for (const char* file :
+                 {"./", "a.yaml", "surface.yaml", "runs.csv", "man -l", "| source", "zsh)", ".toml", "run/"}) {
+                needs |= contains(example, file);
+            }
+            if (needs) continue;
+            const Outcome outcome =
+                run_shell("cd " + directory.path() + " && ln -sf \"$HEADROOM\" headroom; PATH=.:$PATH; bash -c '" +
+                          example + "'");
+            CAPTURE(outcome.err);
+            CHECK(outcome.status == 0);
+            ++run;
+        }
+    }
+    CHECK(run > 20);
+}
+
 TEST_CASE("a name that begins several is answered with all of them") {
     const Outcome outcome = run_headroom({"plan", "--context", "1M", "--cluster", "h100"});
     CHECK(outcome.status == 2);

@@ -69,6 +69,7 @@ USER_CASE("C01", "ALST on one H200: the ladder, and the order of its gains") {
         {"65000", "84500", 137.36e9, {}},
         {"300000", "390000", 134.96e9, {"tiling.loss=auto"}},
         {"650000", "845000", 126.81e9, {"tiling.loss=auto", "offload.block_inputs=pageable"}},
+        {"1200000", "1560000", 136.15e9, {"tiling.loss=auto", "offload.block_inputs=pageable", "tiling.mlp=auto"}},
     };
     for (const Rung& step : rungs) {
         CAPTURE(step.context);
@@ -79,7 +80,6 @@ USER_CASE("C01", "ALST on one H200: the ladder, and the order of its gains") {
         CHECK_FALSE(one_h200().plan(rung(step.more_than_fits, step.settings)).fits);
     }
     const std::vector<std::string> all{"tiling.loss=auto", "offload.block_inputs=pageable", "tiling.mlp=auto"};
-    CHECK(one_h200().plan(rung("1200000", all)).fits);
     // 4.6 times by the loss, 2.2 by offload, 1.85 by the MLP: in this order.
     double longest_at[4];
     for (std::size_t i = 0; i < 4; ++i) {

@@ -49,4 +49,21 @@ std::vector<std::string> split_list(const std::string& list, const std::string& 
     return items;
 }
 
+std::vector<Method> read_methods(const std::string& list) {
+    std::vector<Method> methods;
+    for (const std::string& name : split_list(list, "--method")) {
+        Settings settings;
+        try {
+            set(settings, "method=" + name);
+        } catch (const Error& error) {
+            throw Error(error.what(), "--method", error.hint());
+        }
+        if (std::find(methods.begin(), methods.end(), *settings.method) != methods.end()) {
+            throw Error(fmt::format("{} is named twice", name), "--method", "name each method once");
+        }
+        methods.push_back(*settings.method);
+    }
+    return methods;
+}
+
 }  // namespace headroom
