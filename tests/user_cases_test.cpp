@@ -41,15 +41,12 @@ const NotYetMet not_yet_met[]{
     {"C27", "unsloth-zoo's own loss (10 bytes an element and 2 of the table) is not an implementation we know"},
     {"C29", "Gemma-3 is refused for its windows, so its longest context is not predicted; LoRA is not modelled"},
     {"C30", "mixture of experts and Flux are not modelled"},
-    {"C31", "no command turns the size of a failed allocation into tokens x vocabulary x bytes"},
-    {"C32",
-     "what chunking costs in time is not said beside its gain; the default chunk is Liger's, which may be below 1,024"},
+    {"C32", "the default chunk is Liger's, which may be below 1,024"},
     {"C39", "uneven heads are rejected; there is no option to accept them"},
     {"C48", "windows cannot be forced: what is refused is never costed"},
     {"C50", "tensor parallelism is not modelled"},
     {"C51", "latent attention is refused, so neither its expanded nor its latent form is costed"},
     {"C53", "there is no dense-mask setting to warn of"},
-    {"C58", "the longest context that fits is named, the fewest GPUs are not"},
     {"C85", "a second set of heads is not read: the model is refused before its Ulysses rule matters"},
     {"C107",
      "on eight GPUs 4.7 GiB lie outside the allocator, more than the 1 to 3 GiB of the report: NCCL's buffers for "
@@ -59,8 +56,6 @@ const NotYetMet not_yet_met[]{
      "MLP, its code saves four"},
     {"C113", "latent attention and Flux are refused, so their FLOPs are not counted"},
     {"C114", "windowed models are refused, so their FLOPs are not counted"},
-    {"C117", "no command prints the bytes a GPU sends in a block"},
-    {"C122", "no command compares two plans yet, so nothing is said to be saved"},
 };
 
 }  // namespace

@@ -132,6 +132,16 @@ USER_CASE("C117", "communication of a block: Ulysses and ring, linear in the con
         };
         CHECK(ring("1M") == doctest::Approx(2 * f * x * 7));
         CHECK(ring("2M") == 2 * ring("1M"));  // not quadratic
+        // simulate prints what leaves the GPU: 7/8 of an all-to-all, the messages of a ring as they are.
+        const std::string text = run_headroom({"simulate", "--model", name, "--method", "ulysses", "--implementation",
+                                               "lean", "--context", "1M"})
+                                     .out;
+        CHECK(says(text, "all-to-all over 8 (Ulysses)"));
+        CHECK(says(text, gib(Bytes{static_cast<std::int64_t>((2 + 2 * f) * x * 7 / 8)})));
+        CHECK(says(run_headroom(
+                       {"simulate", "--model", name, "--method", "ring", "--implementation", "lean", "--context", "1M"})
+                       .out,
+                   gib(Bytes{static_cast<std::int64_t>(2 * f * x * 7)})));
     }
 }
 USER_CASE("C118", "lengths are global, and both are echoed") {

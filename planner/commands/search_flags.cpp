@@ -18,11 +18,15 @@ double read_percent(const Arguments& arguments, const std::string& flag, double 
     const std::string dashed = "--" + flag;
     std::string digits = *typed;
     if (!digits.empty() && digits.back() == '%') digits.pop_back();
-    const double percent = parse_number(digits, flag, dashed);
-    if (percent < 0 || percent >= 100) {
-        throw Error(fmt::format("{} of '{}' is not a percentage from 0 to below 100", flag, printable(*typed)), dashed,
-                    fmt::format("write e.g. {} 2%", dashed));
+    const Error refusal(fmt::format("{} of '{}' is not a percentage from 0 to below 100", flag, printable(*typed)),
+                        dashed, fmt::format("write e.g. {} 2%", dashed));
+    double percent = -1;
+    try {
+        percent = parse_number(digits, flag, dashed);
+    } catch (const Error&) {
+        throw refusal;
     }
+    if (percent < 0 || percent >= 100) throw refusal;
     return percent / 100;
 }
 

@@ -168,6 +168,7 @@ void write_rows(const Arguments& arguments, const Grid& grid, const std::vector<
     const std::string path = arguments.get("output").value_or("-") == "-" ? "" : *arguments.get("output");
     const bool resume = arguments.has("resume");
     if (resume && path.empty()) throw Error("there is nothing to continue", "--resume", "name the file with -o");
+    if (!path.empty()) check_path(path, "--output");
     const RowWriter writer(grid, format);
     const Rows rows(path, resume);
     const std::int64_t kept = resume ? keep_whole_rows(rows, grid, bases, writer, path) : 0;
