@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 
 #include "planner/report.hpp"
 #include "planner/setting_values.hpp"
@@ -109,32 +110,59 @@ std::string bench_name(const SweepBench& bench) {
     return fmt::format("{} on {}", bench.model->name, machine(*bench.cluster));
 }
 
-std::string configuration(const SweepRow& row, const Grid& grid) {
+Configurations configurations(const std::vector<const SweepRow*>& rows, const Grid& grid) {
     static constexpr std::array said_already{"method", "context", "ulysses", "ring", "heads_per_stage", "chunk_tokens"};
-    std::string text = degrees(row.recipe);
-    const std::vector<NamedSetting> settings = setting_values(row.recipe);
+    Configurations result;
+    std::vector<std::vector<NamedSetting>> settings;
+    for (const SweepRow* row : rows) {
+        settings.push_back(setting_values(row->recipe));
+        result.own.push_back(degrees(row->recipe));
+    }
     for (const GridAxis& axis : grid.axes) {
         if (axis.values.size() < 2) continue;
         if (std::find(said_already.begin(), said_already.end(), axis.key) != said_already.end()) continue;
-        const auto found = std::find_if(settings.begin(), settings.end(),
-                                        [&](const NamedSetting& setting) { return setting.key == axis.key; });
-        text += fmt::format(", {} {}", axis.key, to_string(found->value));
+        std::vector<std::string> values;
+        for (const auto& list : settings) {
+            const auto found = std::find_if(list.begin(), list.end(),
+                                            [&](const NamedSetting& setting) { return setting.key == axis.key; });
+            values.push_back(fmt::format("{} {}", axis.key, to_string(found->value)));
+        }
+        const bool alike = std::all_of(values.begin(), values.end(), [&](auto& v) { return v == values.front(); });
+        if (alike && values.size() > 1) {
+            result.shared += (result.shared.empty() ? "; all with " : ", ") + values.front();
+            continue;
+        }
+        for (std::size_t i = 0; i < values.size(); ++i) result.own[i] += ", " + values[i];
     }
-    return text;
+    return result;
 }
 
 std::vector<Tokens> contexts_shown(const SweepBench& bench) {
-    const std::vector<Tokens> all = contexts_of(bench);
-    if (all.size() <= shown_contexts) return all;
-    // The longest of each method take their places first.
+    std::vector<Tokens> left = contexts_of(bench);
+    if (left.size() <= shown_contexts) return left;
     std::vector<Tokens> shown;
-    for (std::size_t i = 0; i < method_names.size(); ++i) {
-        if (const SweepRow* row = longest_of(bench, static_cast<Method>(i))) shown.push_back(row->recipe.context);
+    const auto take = [&](auto wanted) {
+        std::copy_if(left.begin(), left.end(), std::back_inserter(shown), wanted);
+        std::erase_if(left, wanted);
+    };
+    take([&](Tokens context) {
+        for (std::size_t i = 0; i < method_names.size(); ++i) {
+            const SweepRow* row = longest_of(bench, static_cast<Method>(i));
+            if (row != nullptr && row->recipe.context == context) return true;
+        }
+        return false;
+    });
+    // Then the roundest, as many powers of two as there is room for, and of the rest an even choice.
+    for (std::int64_t divisor = 1; shown.size() < shown_contexts; divisor *= 2) {
+        const auto round = [&](Tokens context) { return context.value % divisor == 0; };
+        const auto count = static_cast<std::size_t>(std::count_if(left.begin(), left.end(), round));
+        if (shown.size() + count > shown_contexts) continue;
+        take(round);
+        break;
     }
-    const std::size_t spread = shown_contexts - shown.size();
-    for (std::size_t i = 0; i < spread; ++i) shown.push_back(all[i * (all.size() - 1) / (spread - 1)]);
+    const std::size_t room = shown_contexts - shown.size();
+    for (std::size_t i = 0; i < room; ++i) shown.push_back(left[i * left.size() / room]);
     std::sort(shown.begin(), shown.end());
-    shown.erase(std::unique(shown.begin(), shown.end()), shown.end());
     return shown;
 }
 

@@ -21,7 +21,7 @@ HtmlPage sweep_page(const SweepSummary& summary, const Grid& grid, const std::ve
 
 /// Figures are drawn for so many machines, the first of the grid; tables hold all of them.
 inline constexpr std::size_t drawn_benches = 4;
-/// Contexts that a figure and its table show at most, spread evenly; the longest of each method is always among them.
+/// Contexts that a figure and its table show at most: the longest of each method, the roundest, and some between.
 inline constexpr std::size_t shown_contexts = 40;
 
 // The pieces of the page.
@@ -37,8 +37,11 @@ HtmlSection grid_section(const SweepSummary& summary, const Grid& grid, const st
 // Words that the pieces share.
 /// "llama3-8b on 8 GPUs of h100-sxm-80gb".
 std::string bench_name(const SweepBench& bench);
-/// Degrees and chunks, and what else the grid varies.
-std::string configuration(const SweepRow& row, const Grid& grid);
+struct Configurations {
+    std::string shared;            ///< "; all with batch 1" for a caption, or empty
+    std::vector<std::string> own;  ///< of each row: degrees and chunks, and what else the grid varies
+};
+Configurations configurations(const std::vector<const SweepRow*>& rows, const Grid& grid);
 std::vector<Tokens> contexts_shown(const SweepBench& bench);
 
 }  // namespace headroom

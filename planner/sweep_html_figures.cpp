@@ -54,31 +54,37 @@ HtmlTable by_context(const SweepBench& bench, const std::string& caption,
 }
 
 HtmlTable fastest_table(const SweepBench& bench, const Grid& grid, const std::vector<Tokens>& contexts) {
-    HtmlTable table{"The fastest configuration of all methods at each context",
+    std::vector<const SweepRow*> rows;
+    for (const Tokens context : contexts) {
+        if (const SweepRow* row = fastest_at(bench, context)) rows.push_back(row);
+    }
+    const Configurations chosen = configurations(rows, grid);
+    HtmlTable table{"The fastest configuration of all methods at each context" + chosen.shared,
                     {{"Context", false},
                      {"Tokens", true},
                      {"Method", false},
-                     {"Configuration", false},
                      {"Tokens/s per GPU", true},
                      {"Interval", true},
                      {"Step", true},
                      {"MFU", true},
                      {"GPU, GiB", true},
-                     {"Host, GiB", true}},
+                     {"Host, GiB", true},
+                     {"Configuration", false}},
                     {}};
-    for (const Tokens context : contexts) {
-        const SweepRow* row = fastest_at(bench, context);
-        if (row == nullptr) continue;
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+        const SweepRow& row = *rows[i];
+        const Tokens context = row.recipe.context;
         std::vector<std::string> cells{approximate_tokens(context), with_separators(context.value),
-                                       display_name(row->recipe.method), configuration(*row, grid)};
-        if (row->speed) {
-            cells.insert(cells.end(), {three_digits(row->speed->tokens_per_second_per_gpu), interval(*row->speed),
-                                       duration(row->speed->seconds), fmt::format("{:.1f}%", 100 * row->speed->mfu)});
+                                       display_name(row.recipe.method)};
+        if (row.speed) {
+            cells.insert(cells.end(), {three_digits(row.speed->tokens_per_second_per_gpu), interval(*row.speed),
+                                       duration(row.speed->seconds), fmt::format("{:.1f}%", 100 * row.speed->mfu)});
         } else {
             cells.insert(cells.end(), {"", "", "", ""});
         }
-        cells.push_back(gib(device_need(*row)));
-        cells.push_back(three_digits(in_gib(row->host_peak_per_node)));
+        cells.push_back(gib(device_need(row)));
+        cells.push_back(three_digits(in_gib(row.host_peak_per_node)));
+        cells.push_back(chosen.own[i]);
         table.rows.push_back(std::move(cells));
     }
     return table;
@@ -87,7 +93,8 @@ HtmlTable fastest_table(const SweepBench& bench, const Grid& grid, const std::ve
 std::string shown_of(std::size_t shown, const SweepBench& bench) {
     const std::size_t all = contexts_of(bench).size();
     if (shown == all) return {};
-    return fmt::format(" {} of the {} contexts are shown, the longest of each method among them.", shown, all);
+    return fmt::format(" {} of the {} contexts are shown: the longest of each method, the roundest, and some between.",
+                       shown, all);
 }
 
 }  // namespace
@@ -142,17 +149,23 @@ HtmlSection outcome_section(const SweepSummary& summary) {
 HtmlSection reach_section(const SweepBench& bench, const Grid& grid, const std::string& suffix) {
     BarChart chart;
     BarChart::Part part{"longest context", {}, {}};
-    HtmlTable table{"Longest context of each method in this sweep, and its fastest configuration there",
+    std::vector<const SweepRow*> rows;
+    for (const Method method : methods_of(bench)) {
+        if (const SweepRow* row = longest_of(bench, method)) rows.push_back(row);
+    }
+    const Configurations chosen = configurations(rows, grid);
+    HtmlTable table{"Longest context of each method in this sweep, and its fastest configuration there" + chosen.shared,
                     {{"Method", false},
                      {"Tokens", true},
-                     {"Configuration", false},
                      {"Tokens/s per GPU", true},
                      {"Step", true},
                      {"GPU, GiB", true},
-                     {"Host, GiB", true}},
+                     {"Host, GiB", true},
+                     {"Configuration", false}},
                     {}};
     std::vector<std::string> items;
     Tokens most{1};
+    std::size_t fitting = 0;
     for (const Method method : methods_of(bench)) {
         const SweepRow* row = longest_of(bench, method);
         const std::string name = display_name(method);
@@ -167,10 +180,10 @@ HtmlSection reach_section(const SweepBench& bench, const Grid& grid, const std::
         }
         most = std::max(most, row->recipe.context);
         const auto& speed = row->speed;
-        table.rows.push_back({name, with_separators(row->recipe.context.value), configuration(*row, grid),
+        table.rows.push_back({name, with_separators(row->recipe.context.value),
                               speed ? three_digits(speed->tokens_per_second_per_gpu) : "",
                               speed ? duration(speed->seconds) : "", gib(device_need(*row)),
-                              three_digits(in_gib(row->host_peak_per_node))});
+                              three_digits(in_gib(row->host_peak_per_node)), chosen.own[fitting++]});
     }
     chart.parts.push_back(part);
     chart.x = linear_token_axis(most);
