@@ -8,8 +8,8 @@ cd "$(dirname "${BASH_SOURCE[0]}")"
 # shellcheck source=.ci/steps.sh
 source .ci/steps.sh
 
-# Tests, benchmarks and linters are for check.sh.
-step "install packages" install_packages '^(doctest|librapidcheck|libbenchmark|chromium|clang)'
+# Tests, shells to complete in, benchmarks and linters are for check.sh.
+step "install packages" install_packages '^(doctest|librapidcheck|libbenchmark|chromium|zsh|fish|groff|man-db|clang)'
 step "configure" cmake --preset release
 step "build" cmake --build --preset release --parallel "$(jobs)"
 

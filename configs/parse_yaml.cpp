@@ -145,7 +145,7 @@ std::string read_text_file(const std::string& path) {
     std::string text(largest_config + 1, '\0');
     stream.read(text.data(), static_cast<std::streamsize>(text.size()));
     text.resize(static_cast<std::size_t>(stream.gcount()));
-    const std::string hint = "give a config.json or a YAML file";
+    const std::string hint = "name a text file that holds something";
     if (text.size() > largest_config) throw Error(fmt::format("'{}' is too large to be a config", path), path, hint);
     if (text.find('\0') != std::string::npos) throw Error(fmt::format("'{}' is a binary file", path), path, hint);
     if (text.find_first_not_of(" \t\r\n") == std::string::npos) {

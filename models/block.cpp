@@ -137,7 +137,44 @@ TensorId mlp_backward(Step& step, BlockKept& kept) {
     return result;
 }
 
-TensorId norm_forward(Step& step, const char* name) {
+namespace {
+
+/// To fp32, squares, product, back to 16 bits, times the weight: each a kernel with a tensor of its own.
+TensorId eager_norm_forward(Step& step, const char* name, NormKept* kept) {
+    const Bytes rows = step.work.hidden;
+    const TensorId wide = step.to.allocate("norm input, fp32", Group::norm, 2 * rows);
+    step.release(step.to.allocate("norm: squares, fp32", Group::norm, 2 * rows));
+    const TensorId product = step.to.allocate("norm: product, fp32", Group::norm, 2 * rows);
+    if (kept == nullptr) step.release(wide);
+    const TensorId normed = step.to.allocate("norm, before the weight", Group::norm, rows);
+    step.release(product);
+    const TensorId result = step.to.allocate(name, Group::norm, rows);
+    step.eager(name, 18 * rows, 6);
+    if (kept == nullptr) {
+        step.release(normed);
+    } else {
+        *kept = {wide, normed};
+    }
+    return result;
+}
+
+/// Three fp32 tensors at once: the gradient through the product, that through the squares, and a factor of either.
+TensorId eager_norm_backward(Step& step, const char* name, const NormKept& kept) {
+    const Bytes rows = step.work.hidden;
+    step.weight_gradient("gradient of norm weight", step.work.model.hidden);
+    const TensorId wide = step.to.allocate("norm backward, fp32", Group::norm, 6 * rows);
+    const TensorId result = step.to.allocate(name, Group::norm, rows);
+    step.eager(name, 34 * rows, 10);
+    step.release(wide, kept.wide, kept.normed);
+    return result;
+}
+
+bool has_eager_norm(const Step& step) { return step.traits.eager_norms && step.work.model.norm == NormKind::rms; }
+
+}  // namespace
+
+TensorId norm_forward(Step& step, const char* name, NormKept* kept) {
+    if (has_eager_norm(step)) return eager_norm_forward(step, name, kept);
     const Workload& work = step.work;
     const Tiles tiles = tiles_of(work.recipe.tiling.norm, work.tokens, work.model.hidden);
     const bool joins = tiles.tiled && step.traits.tile_concatenation;
@@ -152,7 +189,8 @@ TensorId norm_forward(Step& step, const char* name) {
     return result;
 }
 
-TensorId norm_backward(Step& step, const char* name) {
+TensorId norm_backward(Step& step, const char* name, const NormKept& kept) {
+    if (has_eager_norm(step)) return eager_norm_backward(step, name, kept);
     const Workload& work = step.work;
     const Tiles tiles = tiles_of(work.recipe.tiling.norm, work.tokens, work.model.hidden);
     const TensorId result = step.to.allocate(name, Group::norm, work.hidden);
@@ -175,7 +213,7 @@ TensorId norm_backward(Step& step, const char* name) {
 
 void block_forward(Step& step, BlockKept& kept, bool keep) {
     const Workload& work = step.work;
-    const TensorId normed = norm_forward(step, "normed block input");
+    const TensorId normed = norm_forward(step, "normed block input", keep ? &kept.input_norm : nullptr);
     kept.attention = attention_forward(step, keep);
     // FPDT's attention keeps its chunks of the normed input on the host.
     if (keep && !work.recipe.offload.chunks) {
@@ -188,7 +226,7 @@ void block_forward(Step& step, BlockKept& kept, bool keep) {
     // Megatron's layer keeps the attention output in a local until it returns.
     if (!step.traits.megatron) step.release(kept.attention.result);
 
-    const TensorId normed_residual = norm_forward(step, "normed residual");
+    const TensorId normed_residual = norm_forward(step, "normed residual", keep ? &kept.residual_norm : nullptr);
     kept.residual = residual;
     kept.mlp_output = mlp_forward(step, kept, keep);
     if (keep) {
@@ -216,14 +254,14 @@ void block_forward(Step& step, BlockKept& kept, bool keep, TensorId output, Grou
 
 void block_backward(Step& step, BlockKept& kept, TensorId gradient) {
     const Workload& work = step.work;
-    const bool holds_gradient = step.traits.megatron;  // a reentrant checkpoint, until the block is done
+    const bool holds_gradient = step.traits.reentrant_checkpoints && work.recipe.checkpointing == Checkpointing::full;
     TensorId mlp_gradient = mlp_backward(step, kept);
     if (mlp_gradient == no_tensor) {
         mlp_gradient = kept.normed_residual;  // written over the saved input
     } else {
         step.release(kept.normed_residual);
     }
-    const TensorId through_norm = norm_backward(step, "gradient of residual, through norm");
+    const TensorId through_norm = norm_backward(step, "gradient of residual, through norm", kept.residual_norm);
     step.release(kept.residual, mlp_gradient);
     const TensorId residual_gradient = step.to.allocate("gradient of residual", Group::residual, work.hidden);
     add_residual(step);
@@ -231,7 +269,7 @@ void block_backward(Step& step, BlockKept& kept, TensorId gradient) {
     step.release(through_norm);
 
     const TensorId attention_gradient = attention_backward(step, kept.attention);
-    const TensorId input_through_norm = norm_backward(step, "gradient of block input, through norm");
+    const TensorId input_through_norm = norm_backward(step, "gradient of block input, through norm", kept.input_norm);
     step.release(kept.normed_input, attention_gradient);
     if (holds_gradient) step.release(gradient);
     step.to.allocate_again(gradient, "gradient of block output", Group::residual, work.hidden);

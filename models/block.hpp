@@ -6,9 +6,16 @@
 
 namespace headroom {
 
+/// What an eager norm of Hugging Face leaves for its backward.
+struct NormKept {
+    TensorId wide = no_tensor;    ///< its input, fp32
+    TensorId normed = no_tensor;  ///< before the weight
+};
+
 /// What a block leaves for its backward, beside its input.
 struct BlockKept {
     TensorId normed_input = no_tensor;
+    NormKept input_norm, residual_norm;
     TensorId residual = no_tensor;  ///< h = x + attention
     TensorId normed_residual = no_tensor;
     TensorId mlp_inner = no_tensor;   ///< gate, activation, up, product of an untiled MLP
@@ -16,10 +23,11 @@ struct BlockKept {
     Kept attention;
 };
 
-/// y = RMSNorm(x) over `step.work.tokens` rows of width D, tiled as the recipe says. Returns y.
-TensorId norm_forward(Step& step, const char* name);
-/// Gradient of the norm's input; frees nothing.
-TensorId norm_backward(Step& step, const char* name);
+/// y = RMSNorm(x) over `step.work.tokens` rows of width D, tiled as the recipe says. Returns y. With `kept`, an
+/// eager norm leaves its tensors there.
+TensorId norm_forward(Step& step, const char* name, NormKept* kept = nullptr);
+/// Gradient of the norm's input; frees `kept` and nothing else.
+TensorId norm_backward(Step& step, const char* name, const NormKept& kept = {});
 
 /// Gated or plain MLP over the rows of the rank, in tiles as the recipe says. With `keep`, an untiled MLP leaves its
 /// inner tensors in `kept`. Returns the output.

@@ -63,7 +63,7 @@ LossKept plain_forward(Step& step) {
     const Workload& work = step.work;
     const std::int64_t elements = work.tokens * work.model.vocabulary;
     LossKept kept;
-    kept.normed = norm_forward(step, "normed hidden state");
+    kept.normed = norm_forward(step, "normed hidden state", &kept.norm);
     const TensorId logits = step.to.allocate("logits", Group::loss, {work.element * elements});
     head_gemms(step, work.tokens, 1, true, false);
     const TensorId wide = step.to.allocate("logits, fp32", Group::loss, {4 * elements});
@@ -133,7 +133,7 @@ void loss_backward(Step& step, LossKept& kept, TensorId hidden, TensorId gradien
                    8 * chunks);
         step.release(chunk, sum, kept.normed);
     }
-    const TensorId through_norm = norm_backward(step, "gradient of hidden state");
+    const TensorId through_norm = norm_backward(step, "gradient of hidden state", kept.norm);
     step.release(kept.input_gradient);
     if (hidden != no_tensor) step.release(hidden);
     // The norm's output gradient is the gradient of the last block's output: only its name changes.

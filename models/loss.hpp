@@ -12,6 +12,7 @@ struct LossKept {
     TensorId input_gradient = no_tensor;   ///< of the normed hidden state, computed in forward by a fused loss
     TensorId weight_gradient = no_tensor;  ///< of the head; lives until the root group is reduced
     TensorId log_probabilities = no_tensor;
+    NormKept norm;
 };
 
 /// The hidden state before the final norm is alive and stays.

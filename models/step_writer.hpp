@@ -23,7 +23,7 @@ class TrainingStep {
  public:
     TrainingStep(const Workload& work, Schedule& schedule)
         : work_(work),
-          traits_(traits_of(work.recipe.implementation)),
+          traits_(traits_of(work.recipe)),
           states_(state_bytes(work)),
           to_(schedule),
           step_{to_, work_, traits_, weight_gradients_} {

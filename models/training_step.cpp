@@ -31,7 +31,7 @@ void TrainingStep::write_routines() {
         BlockKept kept = kept_;
         TensorId output = no_tensor;
         if (checkpoints()) {
-            if (traits_.megatron) output = to_.reserve();
+            if (traits_.reentrant_checkpoints) output = to_.reserve();
             block_forward(step_, kept, true, output, Group::residual);
             to_.phase(Phase::backward);
         }

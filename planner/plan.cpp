@@ -9,6 +9,7 @@
 #include "models/error.hpp"
 #include "models/training_step.hpp"
 #include "planner/evaluate.hpp"
+#include "planner/max_context.hpp"
 #include "planner/outside.hpp"
 
 namespace headroom {
@@ -114,6 +115,7 @@ Plan make_plan(const Transformer& model, const Cluster& cluster, const Recipe& r
     plan.cluster = cluster;
     plan.recipe = recipe;
     plan.warnings = warnings(recipe, model, cluster);
+    if (recipe.context > implementation_ceiling(recipe)) plan.warnings.emplace_back(implementation_ceiling_reason);
 
     RankMemory worst = measure(evaluator, make_workload(model, cluster, recipe, RingRole::later));
     RingRole role = RingRole::later;

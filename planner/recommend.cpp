@@ -11,6 +11,12 @@
 namespace headroom {
 namespace {
 
+bool is_asked(const Question& question, Method method) {
+    const std::vector<Method>& methods = question.methods;
+    if (question.said.method) return *question.said.method == method;
+    return methods.empty() || std::find(methods.begin(), methods.end(), method) != methods.end();
+}
+
 class Advisor {
  public:
     explicit Advisor(const Question& question)
@@ -55,7 +61,7 @@ class Advisor {
  private:
     SearchSpace space_at(Tokens context, Settings said) const {
         said.context = context;
-        return search_space(said, question_.published, question_.model, question_.cluster);
+        return search_space(said, question_.published, question_.model, question_.cluster, question_.methods);
     }
 
     int enough_nodes(Tokens context) const {
@@ -66,7 +72,9 @@ class Advisor {
         for (int doubling = 0; doubling < most_doublings; ++doubling) {
             cluster.nodes *= 2;
             const Bed bed{question_.model, cluster, bed_.calibration, question_.margin};
-            if (any_fits(search_space(said, question_.published, question_.model, cluster), bed)) return cluster.nodes;
+            const SearchSpace space =
+                search_space(said, question_.published, question_.model, cluster, question_.methods);
+            if (any_fits(space, bed)) return cluster.nodes;
         }
         return 0;
     }
@@ -105,7 +113,7 @@ class Advisor {
                                  Method::usp,   Method::native, Method::ring};
         std::int64_t steps = 0;
         for (const Method method : order) {
-            if (question_.said.method && *question_.said.method != method) continue;
+            if (!is_asked(question_, method)) continue;
             steps = std::max(steps, longest_steps(method, steps));
         }
         return question_.step * steps;
@@ -226,6 +234,10 @@ class Advisor {
 
 }  // namespace
 
-Recommendations recommend(const Question& question) { return Advisor(question).answer(); }
+Recommendations recommend(const Question& question) {
+    Recommendations answer = Advisor(question).answer();
+    if (is_asked(question, Method::ulysses) && !question.said.implementation) answer.not_searched = not_searched;
+    return answer;
+}
 
 }  // namespace headroom

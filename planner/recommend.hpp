@@ -51,11 +51,13 @@ struct Recommendations {
     int fits_on_nodes = 0;          ///< when nothing fits: doublings of the nodes until something does; 0 = none tried
     std::vector<FrontPoint> front;  ///< longest context last, each slower than the one before it
     std::int64_t considered = 0, evaluated = 0, feasible = 0;
-    std::optional<Error> refusal;  ///< why, when no candidate is valid at all
+    std::string_view not_searched;  ///< what could be, and why it is not; empty when all is
+    std::optional<Error> refusal;   ///< why, when no candidate is valid at all
 };
 
 struct Question {
-    Settings said;  ///< without a context: the longest
+    Settings said;                ///< without a context: the longest
+    std::vector<Method> methods;  ///< to search; empty: all, or the one in `said`
     PublishedRecipes published;
     Transformer model;
     Cluster cluster;

@@ -16,8 +16,12 @@ namespace headroom {
 
 inline constexpr int schema_version = 1;
 
-/// `longest` is the longest context of the same recipe, named when the plan does not fit.
-std::string plan_text(const Plan& plan, const Style& style, const std::optional<MaxContext>& longest = {});
+/// What would fit where a plan does not.
+struct WayOut {
+    std::optional<MaxContext> longest;  ///< the longest context of the same recipe
+    int nodes = 0;                      ///< the fewest on which the context fits; 0: none was found
+};
+std::string plan_text(const Plan& plan, const Style& style, const WayOut& way_out = {});
 std::string plan_json(const Plan& plan);
 std::string plan_csv(const Plan& plan);
 
@@ -30,6 +34,10 @@ struct Bench {
 std::string max_context_text(const Bench& bench, const std::vector<MaxContext>& rows, const Style& style);
 std::string max_context_json(const Bench& bench, const std::vector<MaxContext>& rows);
 std::string max_context_csv(const Bench& bench, const std::vector<MaxContext>& rows);
+
+struct Suspects;
+/// Tensors of about this size in the step, and what else comes to it.
+std::string suspects_text(const Suspects& suspects, const std::string& size, const Style& style);
 
 struct Simulation;
 std::string simulation_text(const Simulation& simulation, const Style& style);

@@ -15,11 +15,6 @@ namespace {
 
 const MethodStudy& chosen(const Study& study) { return study.methods[study.chosen]; }
 
-std::string machine(const Cluster& cluster) {
-    if (cluster.nodes == 1) return fmt::format("{} GPUs of {}", cluster.gpus(), cluster.name);
-    return fmt::format("{} GPUs of {} ({} nodes)", cluster.gpus(), cluster.name, cluster.nodes);
-}
-
 std::string verdict(const Study& study) {
     const MethodStudy& method = chosen(study);
     const std::string what = fmt::format("{} at {}", display_name(method.method), tokens_in_words(study.focus));
@@ -94,6 +89,11 @@ std::vector<std::string> lead(const Study& study) {
 }
 
 }  // namespace
+
+std::string machine(const Cluster& cluster) {
+    if (cluster.nodes == 1) return fmt::format("{} GPUs of {}", cluster.gpus(), cluster.name);
+    return fmt::format("{} GPUs of {} ({} nodes)", cluster.gpus(), cluster.name, cluster.nodes);
+}
 
 std::string display_name(Method method) {
     static constexpr std::array names{"Native CP", "Ring", "Ulysses", "USP", "FPDT", "UPipe"};

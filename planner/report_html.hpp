@@ -46,6 +46,14 @@ std::string speed_with_range(const StepPrediction& step);
 std::string listed(const std::vector<std::string>& items);
 /// Powers of two as an axis.
 Axis token_axis(const std::string& title, Tokens least, Tokens most);
+/// Ticks at whole multiples of a round number of tokens.
+Axis linear_token_axis(Tokens most);
+/// 1, 2 and 5 times powers of ten, for a logarithmic axis that holds `least` to `most`.
+Axis logarithmic_axis(const std::string& title, double least, double most);
+/// "GPU: 80.00 GiB".
+std::string capacity_label(const Cluster& cluster);
+/// "8 GPUs of h100-sxm-80gb".
+std::string machine(const Cluster& cluster);
 Bytes needed(const Plan& plan);
 
 }  // namespace headroom

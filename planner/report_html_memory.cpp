@@ -59,19 +59,6 @@ std::vector<HtmlTable::Column> number_columns(const std::string& first, const st
     return columns;
 }
 
-std::string capacity_label(const Cluster& cluster) { return fmt::format("GPU: {} GiB", gib(cluster.device_memory)); }
-
-/// Ticks at whole multiples of a round number of tokens.
-Axis linear_token_axis(Tokens most) {
-    std::int64_t step = 16 * kibi;
-    while (most.value / step > 7) step *= 2;
-    Axis axis{"tokens of one sequence, over all GPUs", false, 0, static_cast<double>(most.value) * 1.16, {}};
-    for (std::int64_t at = 0; static_cast<double>(at) <= axis.most; at += step) {
-        axis.ticks.emplace_back(static_cast<double>(at), short_tokens({at}));
-    }
-    return axis;
-}
-
 HtmlTable longest_table(const Study& study) {
     HtmlTable table{"Longest context of each method, and what stops it there",
                     {{"Method", false},
@@ -97,6 +84,18 @@ HtmlTable longest_table(const Study& study) {
 }
 
 }  // namespace
+
+std::string capacity_label(const Cluster& cluster) { return fmt::format("GPU: {} GiB", gib(cluster.device_memory)); }
+
+Axis linear_token_axis(Tokens most) {
+    std::int64_t step = 16 * kibi;
+    while (most.value / step > 7) step *= 2;
+    Axis axis{"tokens of one sequence, over all GPUs", false, 0, static_cast<double>(most.value) * 1.16, {}};
+    for (std::int64_t at = 0; static_cast<double>(at) <= axis.most; at += step) {
+        axis.ticks.emplace_back(static_cast<double>(at), short_tokens({at}));
+    }
+    return axis;
+}
 
 HtmlSection longest_section(const Study& study) {
     BarChart chart;

@@ -15,21 +15,6 @@ namespace {
 
 constexpr const char* speed_title = "tokens/s per GPU";
 
-/// 1, 2 and 5 times powers of ten, for a logarithmic axis that holds `least` to `most`.
-Axis logarithmic_axis(const std::string& title, double least, double most) {
-    Axis axis{title, true, least / 1.3, most * 1.3, {}};
-    for (double decade = std::pow(10.0, std::floor(std::log10(axis.least))); decade <= axis.most; decade *= 10) {
-        for (const double factor : {1.0, 2.0, 5.0}) {
-            const double at = factor * decade;
-            if (at >= axis.least && at <= axis.most) axis.ticks.emplace_back(at, fmt::format("{:g}", at));
-        }
-    }
-    for (auto& [at, label] : axis.ticks) {
-        if (at >= 1000) label = with_separators(std::llround(at));
-    }
-    return axis;
-}
-
 /// Heads per stage, or tokens per chunk, against memory and against speed.
 struct ChunkCurve {
     std::string id, method, what, axis_title, unit;
@@ -141,6 +126,9 @@ std::string trade(const ChunkCurve& curve) {
     if (!small.step || !large.step) return text + ".";
     const double slow = small.step->tokens_per_second_per_gpu;
     const double fast = large.step->tokens_per_second_per_gpu;
+    if (std::fabs(slow / fast - 1) < 5e-4) {
+        return text + fmt::format(" and leave the speed at {} tokens/s per GPU.", three_digits(slow));
+    }
     return text + fmt::format(" and change the speed by {:+.1f}%, to {} tokens/s per GPU.", 100 * (slow / fast - 1),
                               three_digits(slow));
 }
@@ -210,6 +198,20 @@ HtmlFigure pass_figure(const LayerTimeline::Pass& pass, const std::string& metho
 }
 
 }  // namespace
+
+Axis logarithmic_axis(const std::string& title, double least, double most) {
+    Axis axis{title, true, least / 1.3, most * 1.3, {}};
+    for (double decade = std::pow(10.0, std::floor(std::log10(axis.least))); decade <= axis.most; decade *= 10) {
+        for (const double factor : {1.0, 2.0, 5.0}) {
+            const double at = factor * decade;
+            if (at >= axis.least && at <= axis.most) axis.ticks.emplace_back(at, fmt::format("{:g}", at));
+        }
+    }
+    for (auto& [at, label] : axis.ticks) {
+        if (at >= 1000) label = with_separators(std::llround(at));
+    }
+    return axis;
+}
 
 HtmlSection speed_section(const Study& study) {
     LineChart chart;

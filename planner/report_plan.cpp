@@ -162,7 +162,8 @@ std::string host_section(const Plan& plan, const Style& style) {
 }
 
 /// Shortfall, need and budget with their parts, and what would fit.
-std::string shortfall(const Plan& plan, const std::optional<MaxContext>& longest) {
+std::string shortfall(const Plan& plan, const WayOut& way_out) {
+    const std::optional<MaxContext>& longest = way_out.longest;
     std::string text;
     const DeviceMemory& device = plan.device;
     if (!device.fits) {
@@ -189,6 +190,10 @@ std::string shortfall(const Plan& plan, const std::optional<MaxContext>& longest
                                       approximate_tokens(longest->context), with_separators(longest->context.value)));
     } else if (longest) {
         text += "No context fits with this recipe.\n";
+    }
+    if (way_out.nodes > 0) {
+        text += paragraph(fmt::format("Fewest nodes on which it fits: {} ({} GPUs).", way_out.nodes,
+                                      way_out.nodes * plan.cluster.gpus_per_node));
     }
     return text;
 }
@@ -224,11 +229,11 @@ std::string bench_line(const Transformer& model, const Cluster& cluster) {
                                  cluster.gpus_per_node == 1 ? "GPU" : "GPUs"));
 }
 
-std::string plan_text(const Plan& plan, const Style& style, const std::optional<MaxContext>& longest) {
+std::string plan_text(const Plan& plan, const Style& style, const WayOut& way_out) {
     std::string verdict = paragraph(plan.verdict);
     verdict.pop_back();  // the colour ends before the line does
     std::string text = (plan.fits ? style.good(verdict) : style.bad(verdict)) + "\n";
-    if (!plan.fits) text += shortfall(plan, longest);
+    if (!plan.fits) text += shortfall(plan, way_out);
     text += step_headline(plan);
     text += "\n" + bench_line(plan.model, plan.cluster) + recipe_lines(plan.recipe);
     text += "\n" + device_section(plan, style);

@@ -131,6 +131,7 @@ std::string recommend_json(const Recommendations& answer) {
     json["evaluated"] = answer.evaluated;
     json["feasible"] = answer.feasible;
     json["exhaustive"] = answer.exhaustive;
+    json["not_searched"] = answer.not_searched.empty() ? Json() : Json(answer.not_searched);
     json["fits_on_nodes"] = answer.fits_on_nodes > 0 ? Json(answer.fits_on_nodes) : Json();
     json["near_misses"] = Json::array();
     for (const NearMiss& miss : answer.near_misses) json["near_misses"].push_back(json_of(miss));

@@ -179,10 +179,12 @@ std::string front_text(const Recommendations& answer, const Style& style) {
 
 std::string counts(const Recommendations& answer) {
     return paragraph(fmt::format(
-        "{} recipes considered, {} evaluated in full, of which {} fit{}. Speeds within {} count as equal: the recipe "
-        "nearest to the published one is taken.",
-        with_separators(answer.considered), with_separators(answer.evaluated), with_separators(answer.feasible),
-        answer.exhaustive ? "" : "; the others cannot fit or cannot be faster", percent(answer.tie)));
+               "{} recipes considered, {} evaluated in full, of which {} fit{}. Speeds within {} count as equal: the "
+               "recipe "
+               "nearest to the published one is taken.",
+               with_separators(answer.considered), with_separators(answer.evaluated), with_separators(answer.feasible),
+               answer.exhaustive ? "" : "; the others cannot fit or cannot be faster", percent(answer.tie))) +
+           (answer.not_searched.empty() ? "" : paragraph(std::string(answer.not_searched)));
 }
 
 }  // namespace
@@ -216,8 +218,7 @@ std::string recommend_text(const Recommendations& answer, const Style& style) {
             text += fmt::format("With {} nodes ({} GPUs) something does.\n", answer.fits_on_nodes,
                                 answer.fits_on_nodes * answer.cluster.gpus_per_node);
         }
-        text += misses(answer, style) + counts(answer);
-        return text;
+        return text + misses(answer, style) + counts(answer);
     }
     const Recommendation& first = answer.list.front();
     text += ranking(answer) + "\n" + why(answer, style) + "\n";

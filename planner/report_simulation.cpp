@@ -44,6 +44,20 @@ std::string blocks_table(const Simulation& simulation) {
     return table.text(page_width, 2);
 }
 
+std::string traffic_table(const Simulation& simulation) {
+    Table table({{"of one block, GiB"},
+                 {"forward", Align::right},
+                 {"recompute", Align::right},
+                 {"backward", Align::right},
+                 {"together", Align::right}});
+    const auto cell = [](Bytes bytes) { return bytes.value > 0 ? gib(bytes) : std::string("-"); };
+    for (const Traffic& row : simulation.traffic) {
+        const auto of = [&](Phase phase) { return cell(row.sent[static_cast<std::size_t>(phase)]); };
+        table.row({row.name, of(Phase::forward), of(Phase::recompute), of(Phase::backward), cell(row.total())});
+    }
+    return table.text(page_width, 2);
+}
+
 std::string operations_table(const Simulation& simulation, Seconds step) {
     Table table({{"operation", Align::left, true},
                  {"part"},
@@ -73,6 +87,10 @@ std::string simulation_text(const Simulation& simulation, const Style& style) {
     text += "\n" + style.strong("By phase") + ", with what the compute stream waits for\n";
     text += phases_table(simulation, step);
     text += "\n" + style.strong("By block") + "\n" + blocks_table(simulation);
+    if (!simulation.traffic.empty()) {
+        text +=
+            "\n" + style.strong("Sent by one GPU") + "; what stays on it is not counted\n" + traffic_table(simulation);
+    }
     text += "\n" + style.strong("Longest operations") + ", busy time over all streams\n";
     text += operations_table(simulation, step);
     if (!plan.warnings.empty()) text += "\n";
@@ -101,10 +119,20 @@ std::string simulation_json(const Simulation& simulation) {
                               {"count", operation.count},
                               {"seconds", operation.total.value}});
     }
+    Json traffic = Json::array();
+    for (const Traffic& row : simulation.traffic) {
+        const auto of = [&](Phase phase) { return row.sent[static_cast<std::size_t>(phase)].value; };
+        traffic.push_back({{"name", row.name},
+                           {"forward_bytes", of(Phase::forward)},
+                           {"recompute_bytes", of(Phase::recompute)},
+                           {"backward_bytes", of(Phase::backward)}});
+    }
     Json json{{"schema_version", schema_version}};
     json.update(json_of(simulation.plan));
-    json["timeline"] = {
-        {"phases", std::move(phases)}, {"blocks", std::move(blocks)}, {"operations", std::move(operations)}};
+    json["timeline"] = {{"phases", std::move(phases)},
+                        {"blocks", std::move(blocks)},
+                        {"sent_by_one_gpu_in_a_block", std::move(traffic)},
+                        {"operations", std::move(operations)}};
     return document(json);
 }
 

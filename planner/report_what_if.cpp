@@ -31,6 +31,12 @@ std::string signed_seconds_of(double seconds) {
     return std::abs(seconds) < 5e-4 ? "0" : (seconds < 0 ? "-" : "+") + four_digits(std::abs(seconds));
 }
 
+/// "all-to-all" for all_to_all; names that are no part of a step stay.
+std::string spoken_part(const std::string& name) {
+    const auto found = std::find(part_names.begin(), part_names.end(), name);
+    return found == part_names.end() ? name : std::string(spoken(static_cast<Part>(found - part_names.begin())));
+}
+
 /// Variants that stand beside each other in one table.
 struct Block {
     const Comparison& comparison;
@@ -45,19 +51,37 @@ struct Block {
     std::string deltas(const char* title, const std::vector<DeltaRow>& rows, double least, const Write& base,
                        const Write& change) const {
         Table shown = table(title);
-        std::size_t count = 0;
+        std::size_t count = 0, left = 0;
         for (const DeltaRow& row : rows) {
             double largest = 0;
             for (std::size_t i = first; i < last; ++i) {
                 largest = std::max(largest, std::abs(row.variants[i] - row.base));
             }
-            if (largest < least || count == rows_per_table) continue;
+            if (largest < least) continue;
+            if (count == rows_per_table) {
+                ++left;
+                continue;
+            }
             ++count;
-            std::vector<std::string> cells{row.name, base(row.base)};
+            std::vector<std::string> cells{spoken_part(row.name), base(row.base)};
             for (std::size_t i = first; i < last; ++i) cells.push_back(change(row.variants[i] - row.base));
             shown.row(cells);
         }
-        return count == 0 ? "" : shown.text() + "\n";
+        if (count == 0) return "";
+        return shown.text() +
+               (left == 0 ? "\n" : fmt::format("and {} smaller ones, which --format json has\n\n", left));
+    }
+
+    /// Parts are named at the peak of each plan, and peaks may lie in different phases.
+    std::string phases() const {
+        const std::string& there = comparison.base.device.phase;
+        std::string text;
+        for (std::size_t i = first; i < last; ++i) {
+            const std::string& here = comparison.variants[i].plan.device.phase;
+            if (here == there) continue;
+            text += hanging(fmt::format("({}) has its peak in {}, the base in {}", i + 1, here, there));
+        }
+        return text.empty() ? text : text + "\n";
     }
 
     std::string summary() const {
@@ -143,6 +167,7 @@ std::string what_if_text(const Comparison& comparison, const std::vector<Influen
         const Block block{comparison, first, std::min(comparison.variants.size(), first + columns_per_table)};
         text += block.summary();
         text += block.deltas("GPU memory, GiB", memory, least_bytes, gib_of, signed_gib_of);
+        text += block.phases();
         text += block.deltas("host memory, GiB", host, least_bytes, gib_of, signed_gib_of);
         text += block.deltas("time exposed, s", time, least_seconds, seconds_of, signed_seconds_of);
     }

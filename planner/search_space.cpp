@@ -102,13 +102,13 @@ Recipe as_published(Recipe recipe, const Family& family, const Settings& said) {
 class Enumeration {
  public:
     Enumeration(const Settings& said, const PublishedRecipes& published, const Transformer& model,
-                const Cluster& cluster)
-        : said_(said), published_(published), model_(model), cluster_(cluster) {}
+                const Cluster& cluster, const std::vector<Method>& methods)
+        : said_(said), published_(published), model_(model), cluster_(cluster), methods_(methods) {}
 
     SearchSpace all() {
         for (std::size_t i = 0; i < method_names.size(); ++i) {
             const auto method = static_cast<Method>(i);
-            if (said_.method && *said_.method != method) continue;
+            if (!is_asked(method)) continue;
             std::vector<Implementation> codes = searched_implementations(method);
             if (said_.implementation) codes = {*said_.implementation};
             for (const Implementation code : codes) degrees(method, code);
@@ -117,6 +117,11 @@ class Enumeration {
     }
 
  private:
+    bool is_asked(Method method) const {
+        if (said_.method) return *said_.method == method;
+        return methods_.empty() || std::find(methods_.begin(), methods_.end(), method) != methods_.end();
+    }
+
     void degrees(Method method, Implementation code) {
         const bool heads = method != Method::native && method != Method::ring;
         const bool rings = method != Method::ulysses && method != Method::fpdt;
@@ -140,7 +145,10 @@ class Enumeration {
     /// A ring is USP with a Ulysses degree of one, Ulysses is USP with a ring of one; UPipe needs heads to exchange.
     bool is_duplicate(Method method, int ulysses, int ring) const {
         if (said_.ulysses && said_.ring) return false;
-        if (method == Method::usp) return !said_.method && (ulysses == 1 || ring == 1);
+        if (method == Method::usp) {
+            return !said_.method &&
+                   ((ulysses == 1 && is_asked(Method::ring)) || (ring == 1 && is_asked(Method::ulysses)));
+        }
         if (method == Method::upipe) return ulysses == 1 && !said_.ulysses;
         return false;
     }
@@ -221,6 +229,7 @@ class Enumeration {
     const PublishedRecipes& published_;
     const Transformer& model_;
     const Cluster& cluster_;
+    const std::vector<Method>& methods_;
     SearchSpace space_;
 };
 
@@ -265,8 +274,8 @@ std::int64_t SearchSpace::size() const {
 }
 
 SearchSpace search_space(const Settings& said, const PublishedRecipes& published, const Transformer& model,
-                         const Cluster& cluster) {
-    return Enumeration(said, published, model, cluster).all();
+                         const Cluster& cluster, const std::vector<Method>& methods) {
+    return Enumeration(said, published, model, cluster, methods).all();
 }
 
 }  // namespace headroom

@@ -55,8 +55,8 @@ struct SearchSpace {
 using PublishedRecipes = std::array<Settings, method_names.size()>;
 
 /// All valid recipes for the context in `said`. What `said` holds is fixed, everything else varies; implementations
-/// are the shipped ones unless `said` names one.
+/// are the shipped ones unless `said` names one. With `methods`, only those.
 SearchSpace search_space(const Settings& said, const PublishedRecipes& published, const Transformer& model,
-                         const Cluster& cluster);
+                         const Cluster& cluster, const std::vector<Method>& methods = {});
 
 }  // namespace headroom

@@ -78,6 +78,7 @@ Simulation simulate(const Transformer& model, const Cluster& cluster, const Reci
     fill_spans(simulation);
     fill_blocks(simulation);
     fill_operations(simulation);
+    simulation.traffic = block_traffic(simulation.schedule, topology(recipe, cluster));
     return simulation;
 }
 

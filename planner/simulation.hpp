@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "planner/plan.hpp"
+#include "planner/traffic.hpp"
 #include "reports/trace.hpp"
 
 namespace headroom {
@@ -44,6 +45,7 @@ struct Simulation {
     std::array<Seconds, phase_count> phases{};  ///< sums to the step
     std::vector<BlockTime> blocks;
     std::vector<OperationTime> operations;  ///< longest first
+    std::vector<Traffic> traffic;           ///< of a middle block
 };
 
 /// The basis must have a calibration. Throws Error where a plan would only warn that there is no step time.

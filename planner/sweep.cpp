@@ -14,23 +14,16 @@ namespace tbb = oneapi::tbb;
 
 constexpr std::int64_t rows_per_piece = 32;
 
-struct Piece {
-    std::int64_t first = 0, last = 0;
-    std::string text;
-    SweepCounts counts;
-};
-
 }  // namespace
 
-SweepCounts run_sweep(const Grid& grid, const RowWriter& writer, std::int64_t first, const std::atomic<bool>& stop,
-                      const RowSink& sink) {
+SweepCounts run_sweep(std::int64_t size, const RowMaker& make, std::int64_t first, const std::atomic<bool>& stop,
+                      const PieceSink& sink) {
     SweepCounts total;
     std::int64_t next = first;
     std::atomic<bool> refused = false;
-    const std::int64_t size = grid.size();
     tbb::enumerable_thread_specific<Evaluator> evaluators;
     const auto cut = [&](tbb::flow_control& control) {
-        Piece piece;
+        SweepPiece piece;
         if (next >= size || stop || refused) {
             control.stop();
             return piece;
@@ -39,23 +32,22 @@ SweepCounts run_sweep(const Grid& grid, const RowWriter& writer, std::int64_t fi
         piece.last = next = std::min(size, next + rows_per_piece);
         return piece;
     };
-    const auto evaluate = [&](Piece piece) {
+    const auto evaluate = [&](SweepPiece piece) {
         Evaluator& evaluator = evaluators.local();
-        for (std::int64_t i = piece.first; i < piece.last; ++i) piece.text += writer.row(i, evaluator, piece.counts);
+        for (std::int64_t i = piece.first; i < piece.last; ++i) make(i, evaluator, piece);
         return piece;
     };
-    const auto hand_out = [&](const Piece& piece) {
+    const auto hand_out = [&](const SweepPiece& piece) {
         if (refused) return;
-        total.fits += piece.counts.fits;
-        total.does_not_fit += piece.counts.does_not_fit;
-        total.invalid += piece.counts.invalid;
-        if (!sink(piece.text, piece.last)) refused = true;
+        for (std::size_t i = 0; i < total.by_status.size(); ++i) total.by_status[i] += piece.counts.by_status[i];
+        if (!sink(piece)) refused = true;
     };
     // Pieces in flight bound the memory, however slow the reader is.
     const auto in_flight = static_cast<std::size_t>(8 * std::max(1, tbb::info::default_concurrency()));
-    tbb::parallel_pipeline(in_flight, tbb::make_filter<void, Piece>(tbb::filter_mode::serial_in_order, cut) &
-                                          tbb::make_filter<Piece, Piece>(tbb::filter_mode::parallel, evaluate) &
-                                          tbb::make_filter<Piece, void>(tbb::filter_mode::serial_in_order, hand_out));
+    tbb::parallel_pipeline(in_flight,
+                           tbb::make_filter<void, SweepPiece>(tbb::filter_mode::serial_in_order, cut) &
+                               tbb::make_filter<SweepPiece, SweepPiece>(tbb::filter_mode::parallel, evaluate) &
+                               tbb::make_filter<SweepPiece, void>(tbb::filter_mode::serial_in_order, hand_out));
     return total;
 }
 

@@ -7,10 +7,6 @@
 #include <array>
 #include <cstdint>
 
-#include "models/error.hpp"
-#include "models/model_flops.hpp"
-#include "planner/outside.hpp"
-#include "planner/search.hpp"
 #include "planner/setting_values.hpp"
 #include "planner/sweep.hpp"
 #include "reports/csv.hpp"
@@ -119,34 +115,21 @@ constexpr std::array time_columns{"step_seconds",
                                   "tokens_per_second_per_gpu_high",
                                   "mfu"};
 
-void times(Cells& cells, const Transformer& model, const Cluster& cluster, const Recipe& recipe, const StepTime& step,
-           AttentionCount count) {
-    const auto speed = [&](Seconds seconds) { return tokens_per_second_per_gpu(recipe, seconds); };
-    const double flops = model_flops(model, recipe.context, recipe.batch, count).total() / recipe.context_parallel();
-    const std::array values{step.seconds.value,
-                            step.low.value,
-                            step.high.value,
-                            speed(step.seconds),
-                            speed(step.high),
-                            speed(step.low),
-                            flops / (step.seconds.value * cluster.peak_bf16.value)};
+void times(Cells& cells, const SweepSpeed& speed) {
+    const std::array values{speed.seconds.value,
+                            speed.seconds_low.value,
+                            speed.seconds_high.value,
+                            speed.tokens_per_second_per_gpu,
+                            speed.tokens_per_second_per_gpu_low,
+                            speed.tokens_per_second_per_gpu_high,
+                            speed.mfu};
     for (std::size_t i = 0; i < values.size(); ++i) cells.real(time_columns[i], values[i]);
-    cells.truth("inside_calibrated_domain", step.domain == 0);
+    cells.truth("inside_calibrated_domain", speed.domain == 0);
 }
 
 template <class Columns>
 void nothing(Cells& cells, const Columns& columns) {
     for (const char* column : columns) cells.nothing(column);
-}
-
-std::string shortage(const Verdict& verdict, Bytes usable, Bytes host_usable, bool sticks) {
-    if (verdict.device_peak > usable) {
-        return fmt::format("{:.2f} GiB short on the GPU", in_gib(verdict.device_peak - usable));
-    }
-    if (verdict.host_peak_per_node > host_usable) {
-        return fmt::format("{:.2f} GiB short on the host", in_gib(verdict.host_peak_per_node - host_usable));
-    }
-    return sticks ? "what sticks in the allocator does not fit" : "";
 }
 
 }  // namespace
@@ -163,57 +146,22 @@ std::string RowWriter::heading() const {
     return cells.line();
 }
 
-std::string RowWriter::row(std::int64_t index, Evaluator& evaluator, SweepCounts& counts) const {
-    const Grid::Point point = grid_.point(index);
-    const Transformer& model = *point.model;
-    const Cluster& cluster = *point.cluster;
-    const TimeBasis& basis = bases_[static_cast<std::size_t>(point.cluster - grid_.clusters.data())];
+std::string RowWriter::line(const SweepRow& row) const {
     Cells cells(format_, false);
-    Recipe recipe;
-    try {
-        const auto method = point.said.method.value_or(Method::upipe);
-        Settings said = point.said;
-        said.method = method;
-        recipe = resolve(said, grid_.published[static_cast<std::size_t>(method)], model, cluster);
-    } catch (const Error& error) {
-        ++counts.invalid;
-        inputs(cells, model, cluster, setting_values(point.said));
-        cells.text("status", "invalid");
-        cells.text("reason", error.what());
-        nothing(cells, memory_columns);
-        nothing(cells, time_columns);
-        cells.nothing("inside_calibrated_domain");
-        return cells.line();
+    const bool invalid = row.status == SweepStatus::invalid;
+    inputs(cells, *row.model, *row.cluster, invalid ? setting_values(row.said) : setting_values(row.recipe));
+    cells.text("status", sweep_status_names[static_cast<std::size_t>(row.status)]);
+    cells.text("reason", row.reason);
+    const std::array bytes{row.device_usable, row.device_peak, row.host_usable_per_node, row.host_peak_per_node};
+    for (std::size_t i = 0; i < bytes.size(); ++i) {
+        if (invalid) {
+            cells.nothing(memory_columns[i]);
+        } else {
+            cells.number(memory_columns[i], bytes[i].value);
+        }
     }
-    const Bytes usable = cluster.device_memory - sum(outside_terms(cluster, recipe));
-    const Bytes host_usable = usable_host_memory(cluster);
-    const bool timed =
-        basis.calibration && basis.calibration->attention[static_cast<std::size_t>(recipe.attention_kernel)].known();
-    Evaluation evaluation;
-    if (timed) {
-        evaluation = evaluator.evaluate(model, cluster, recipe, *basis.calibration);
-    } else {
-        evaluation.memory = evaluator.verdict(model, cluster, recipe);
-    }
-    const Verdict& memory = evaluation.memory;
-    // What sticks in the allocator is a small part of the device: only a tight fit depends on it.
-    constexpr double tight = 0.85;
-    const bool close = static_cast<double>(memory.device_peak.value) > tight * static_cast<double>(usable.value);
-    bool sticks = false;
-    if (memory.fits() && close) {
-        static const Calibration no_constants;
-        sticks = !holds(evaluator, recipe, {model, cluster, no_constants, {0, 0}});
-    }
-    const bool fit = memory.fits() && !sticks;
-    ++(fit ? counts.fits : counts.does_not_fit);
-
-    inputs(cells, model, cluster, setting_values(recipe));
-    cells.text("status", fit ? "fits" : "does_not_fit");
-    cells.text("reason", fit ? "" : shortage(memory, usable, host_usable, sticks));
-    const std::array bytes{usable, memory.device_peak, host_usable, memory.host_peak_per_node};
-    for (std::size_t i = 0; i < bytes.size(); ++i) cells.number(memory_columns[i], bytes[i].value);
-    if (timed) {
-        times(cells, model, cluster, recipe, evaluation.step, basis.count);
+    if (row.speed) {
+        times(cells, *row.speed);
     } else {
         nothing(cells, time_columns);
         cells.nothing("inside_calibrated_domain");

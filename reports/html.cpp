@@ -214,6 +214,14 @@ std::string html(const HtmlPage& page) {
     data.set("notes", text_list(page.notes));
     data.set("sections", sections);
     data.set("command", page.command);
+    km::data others{km::data::type::list};
+    for (const auto& other : page.other_commands) {
+        km::data entry;
+        entry.set("what", other.what);
+        entry.set("command", other.command);
+        others << entry;
+    }
+    data.set("other_commands", others);
     data.set("made", page.made);
     data.set("figure_data", for_script(figures));
     data.set("style", std::string(assets::style));

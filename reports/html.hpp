@@ -124,7 +124,11 @@ struct HtmlPage {
     std::vector<std::string> notes;  ///< what limits the answer
     std::vector<HtmlSection> sections;
     std::string command;  ///< reproduces the page
-    std::string made;     ///< when and by what
+    struct Command {
+        std::string what, command;
+    };
+    std::vector<Command> other_commands;
+    std::string made;  ///< when and by what
 };
 
 std::string html(const HtmlPage& page);

@@ -66,6 +66,10 @@ std::string duration(Seconds seconds) {
     if (value < 1e-3) return fmt::format("{:.1f} us", value * 1e6);
     if (value < 1) return fmt::format("{:.2f} ms", value * 1e3);
     if (value < 120) return fmt::format("{:.1f} s", value);
+    if (value < 599.5) {
+        const std::int64_t whole = std::llround(value);
+        return fmt::format("{} min {:02} s", whole / 60, whole % 60);
+    }
     const std::int64_t minutes = std::llround(value / 60);
     if (minutes < 60) return fmt::format("{} min", minutes);
     return fmt::format("{} h {:02} min", minutes / 60, minutes % 60);

@@ -28,7 +28,7 @@ std::string approximate_tokens(Tokens tokens);
 /// Four digits, and separators instead of an exponent: "7.182", "472.5", "12,036".
 std::string four_digits(double number);
 
-/// "1.50 ms", "42.1 s", "2 h 05 min".
+/// "1.50 ms", "42.1 s", "4 min 39 s", "40 min", "2 h 05 min".
 std::string duration(Seconds seconds);
 
 /// Hundredths of a GiB, so that a printed sum adds up to the last digit.

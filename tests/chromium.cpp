@@ -107,7 +107,7 @@ void Chromium::open(const std::string& file, int width, int height, bool dark) {
     call("Emulation.setDeviceMetricsOverride",
          {{"width", width}, {"height", height}, {"deviceScaleFactor", 1}, {"mobile", false}});
     call("Emulation.setEmulatedMedia",
-         {{"features", {{{"name", "prefers-color-scheme"}, {"value", dark ? "dark" : "light"}}}}});
+         {{"media", ""}, {"features", {{{"name", "prefers-color-scheme"}, {"value", dark ? "dark" : "light"}}}}});
     page_ = "file://" + file;
     seen_.clear();
     complaints_.clear();
@@ -132,6 +132,19 @@ void Chromium::screenshot(const std::string& file, int top, int height) {
     const Json answer =
         call("Page.captureScreenshot", {{"format", "png"}, {"captureBeyondViewport", true}, {"clip", clip}});
     std::ofstream(file, std::ios::binary) << from_base64(answer["data"]);
+}
+
+std::string Chromium::print() {
+    constexpr double a4_width = 8.27, a4_height = 11.69;  // inches
+    return from_base64(call("Page.printToPDF",
+                            {{"paperWidth", a4_width}, {"paperHeight", a4_height}, {"printBackground", true}})["data"]);
+}
+
+void Chromium::emulate_paper() {
+    constexpr int width = 717;  // A4 less two margins of 1 cm, at 96 pixels an inch
+    call("Emulation.setDeviceMetricsOverride",
+         {{"width", width}, {"height", 1000}, {"deviceScaleFactor", 1}, {"mobile", false}});
+    call("Emulation.setEmulatedMedia", {{"media", "print"}, {"features", Json::array()}});
 }
 
 Chromium::Json Chromium::call(const std::string& method, const Json& parameters) {

@@ -32,6 +32,10 @@ class Chromium {
     /// Part of the page as a PNG file.
     void screenshot(const std::string& file, int top, int height);
     int page_height();
+    /// The page as a PDF file, A4.
+    std::string print();
+    /// Shows the page as paper would, as wide as A4 between its margins, until the next open().
+    void emulate_paper();
 
     /// Since open(): console messages of all kinds, uncaught exceptions, and violated policies.
     const std::vector<std::string>& complaints() const { return complaints_; }

@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "tests/run_headroom.hpp"
 
@@ -233,6 +234,19 @@ TEST_CASE("sensitivity: at long context the attention rate is the constant that 
         break;
     }
     CHECK(answer["sensitivity"].size() > 5);
+}
+
+TEST_CASE("a list of methods is searched, and nothing else") {
+    const Json answer = json_of({"recommend", "--context", "3M", "--method", "upipe,fpdt"});
+    std::set<std::string> methods;
+    for (const Json& row : answer["recommendations"]) methods.insert(row["recipe"]["method"].get<std::string>());
+    CHECK(methods.contains("upipe"));
+    for (const std::string& method : methods) CHECK((method == "upipe" || method == "fpdt"));
+    CHECK(answer["not_searched"].is_null());
+    CHECK(contains(json_of({"recommend", "--context", "3M"})["not_searched"].get<std::string>(),
+                   "--implementation alst"));
+    CHECK(json_of({"recommend", "--context", "3M", "--implementation", "alst"})["not_searched"].is_null());
+    check_refused({"recommend", "--context", "1M", "--method", "upipe,upipe"}, "twice");
 }
 
 TEST_CASE("bad questions are refused in two lines") {

@@ -72,6 +72,24 @@ TEST_CASE("Ulysses: rotary decides forward, the final casts decide backward") {
     }
 }
 
+TEST_CASE("Ulysses of DeepSpeed ALST: a copy more of each exchanged tensor, and reentrant checkpoints") {
+    Scenario scenario(Method::ulysses, 4 * million);
+    scenario.settings.implementation = Implementation::alst;
+    scenario.settings.tiling_norm = Tiling{};
+    const Workload work = scenario.workload();
+    const Symbols s(work);
+    // The caller's q, k, v while the output goes back: it, its send copy and the receive buffer.
+    CHECK(block(work, Phase::forward).value == (2 * s.x + 4 * s.q + 2 * s.k + s.l).value);
+    CHECK(block(work, Phase::recompute).value == (7 * s.x + 3 * s.q + 2 * s.k + s.l).value);
+    // Block input, output, the gradients of output and residual, the normed input; then the kernel: q, k, v, o, their
+    // gradients, an fp32 dQ, and fp32 dK and dV of grouped heads.
+    CHECK(block(work, Phase::backward).value == (5 * s.x + 6 * s.q + 8 * s.k + 3 * s.l).value);
+    scenario.settings.checkpointing = Checkpointing::none;
+    scenario.settings.offload_block_inputs = HostPlace::none;
+    const Workload kept = scenario.workload();
+    CHECK(Replayed(kept).peak("first block", Phase::backward).activations < block(work, Phase::backward));
+}
+
 TEST_CASE("USP 8 x 2: the two ring roles") {
     const Scenario scenario = Scenario(Method::usp, 3 * million).with_model("upipe-qwen3-32b").with_nodes(2);
     const Workload later = scenario.workload(RingRole::later);

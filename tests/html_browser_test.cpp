@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The report in a real browser: nothing complains, nothing is requested, every figure is drawn, everything is legible.
-// HEADROOM_SCREENSHOTS=DIR keeps pictures of it.
+// The pages in a real browser: nothing complains, nothing is requested, every figure is drawn, everything is legible.
+// HEADROOM_SCREENSHOTS=DIR keeps pictures of them.
 #include <doctest/doctest.h>
 
 #include <cstdlib>
+#include <fstream>
 #include <string>
 
 #include "tests/chromium.hpp"
@@ -90,35 +91,44 @@ constexpr const char* structure_script = R"js(
    repeated_ids: [...document.querySelectorAll('[id]')].map(e => e.id).filter((id, i, all) => all.indexOf(id) !== i) })
 )js";
 
+/// What would be cut or missing on paper.
+constexpr const char* paper_script = R"js(
+(async () => {
+  await new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)));
+  const width = document.documentElement.clientWidth;
+  return { page: document.documentElement.scrollWidth, window: window.innerWidth,
+    background: getComputedStyle(document.documentElement).backgroundColor,
+    wide: [...document.querySelectorAll('main *')].filter(e => e.getClientRects().length > 0)
+      .filter(e => e.getBoundingClientRect().right > width + 0.5).map(e => e.tagName + ' ' + e.textContent.slice(0, 40)),
+    hidden_tables: [...document.querySelectorAll('table')].filter(t => t.getBoundingClientRect().height < 20).length };
+})()
+)js";
+
 /// A screen's height each, as a person would look.
-void keep_pictures(Chromium& browser, const std::string& directory, int width, bool dark) {
+void keep_pictures(Chromium& browser, const std::string& name, int width, bool dark) {
     constexpr int height = 1400;
     for (int top = 0, number = 0; top < browser.page_height(); top += height) {
-        browser.screenshot(directory + "/report-" + std::to_string(width) + (dark ? "-dark-" : "-light-") +
-                               std::to_string(number++) + ".png",
-                           top, height);
+        browser.screenshot(
+            name + "-" + std::to_string(width) + (dark ? "-dark-" : "-light-") + std::to_string(number++) + ".png", top,
+            height);
     }
 }
 
-}  // namespace
+struct Least {
+    std::size_t figures;
+    int texts, tables;
+};
 
-TEST_CASE("the report in Chromium: drawn, legible, silent and offline, at 400 and 1600 px, light and dark") {
-    const auto program = find_chromium();
-    if (!program) {
-        MESSAGE("skipped: Chromium is not installed");
-        return;
-    }
-    const TemporaryDirectory directory;
-    const std::string file = directory.path("report.html");
-    REQUIRE(run_headroom({"report", "-o", file}).status == 0);
-    Chromium browser(*program);
+void check_looks(Chromium& browser, const std::string& file, const Least& least) {
+    const char* kept = std::getenv("HEADROOM_SCREENSHOTS");
+    const std::string name = file.substr(file.rfind('/') + 1);
     for (const bool dark : {false, true}) {
         for (const int width : {400, 1600}) {
             CAPTURE(dark);
             CAPTURE(width);
             browser.open(file, width, 1000, dark);
             const auto figures = browser.evaluate(figures_script);
-            CHECK(figures.size() >= 8);
+            CHECK(figures.size() >= least.figures);
             for (const auto& figure : figures) {
                 CAPTURE(figure.dump());
                 CHECK(figure["painted"].get<double>() > 0.01);
@@ -130,11 +140,11 @@ TEST_CASE("the report in Chromium: drawn, legible, silent and offline, at 400 an
             CHECK(overflow["page"].get<int>() <= width);
             CHECK(overflow["window"].get<int>() == width);
             CHECK(overflow["wide"].empty());
-            if (const char* kept = std::getenv("HEADROOM_SCREENSHOTS")) keep_pictures(browser, kept, width, dark);
+            if (kept != nullptr) keep_pictures(browser, std::string(kept) + "/" + name, width, dark);
             const auto contrast = browser.evaluate(contrast_script);
             CAPTURE(contrast.dump());
             CHECK(contrast["light"].get<bool>() == !dark);
-            CHECK(contrast["texts"].get<int>() > 200);
+            CHECK(contrast["texts"].get<int>() > least.texts);
             CHECK(contrast["text"].get<double>() >= 4.5);
             CHECK(contrast["ink"].get<double>() >= 3.0);
             CHECK(contrast["small"].get<double>() >= 12);
@@ -142,7 +152,9 @@ TEST_CASE("the report in Chromium: drawn, legible, silent and offline, at 400 an
             for (const std::string& request : browser.requests()) FAIL_CHECK(request);
         }
     }
+}
 
+void check_structure(Chromium& browser, const Least& least) {
     const auto structure = browser.evaluate(structure_script);
     CAPTURE(structure.dump());
     CHECK(structure["language"] == "en");
@@ -158,11 +170,68 @@ TEST_CASE("the report in Chromium: drawn, legible, silent and offline, at 400 an
         CHECK(canvas[1].get<std::string>().size() > 60);
     }
     CHECK(structure["figures_without_table"] == 0);
-    CHECK(structure["tables"].get<int>() > 10);
+    CHECK(structure["tables"].get<int>() > least.tables);
     CHECK(structure["bare_tables"] == 0);
     CHECK(structure["broken_links"] == 0);
     CHECK(structure["outside_links"] == 0);
     CHECK(structure["repeated_ids"].empty());
+}
+
+/// On paper: figures and tables are inside the page, colours are those of daylight, and all data are printed.
+void check_print(Chromium& browser, const std::string& file) {
+    browser.open(file, 1600, 1000, true);
+    const std::string pdf = browser.print();
+    CHECK(pdf.starts_with("%PDF-"));
+    if (const char* kept = std::getenv("HEADROOM_SCREENSHOTS")) {
+        std::ofstream(std::string(kept) + "/" + file.substr(file.rfind('/') + 1) + ".pdf", std::ios::binary) << pdf;
+    }
+    browser.emulate_paper();
+    const auto paper = browser.evaluate(paper_script);
+    CAPTURE(paper.dump());
+    CHECK(paper["page"].get<int>() <= paper["window"].get<int>());
+    CHECK(paper["wide"].empty());
+    CHECK(paper["hidden_tables"] == 0);
+    CHECK(paper["background"].get<std::string>() == "rgb(255, 255, 255)");
+    for (const std::string& complaint : browser.complaints()) FAIL_CHECK(complaint);
+}
+
+void check_in_browser(const std::string& file, const Least& least) {
+    const auto program = find_chromium();
+    if (!program) {
+        MESSAGE("skipped: Chromium is not installed");
+        return;
+    }
+    Chromium browser(*program);
+    check_looks(browser, file, least);
+    check_structure(browser, least);
+    check_print(browser, file);
+}
+
+}  // namespace
+
+TEST_CASE("the report in Chromium: drawn, legible, silent and offline, at 400 and 1600 px, light and dark, on paper") {
+    const TemporaryDirectory directory;
+    const std::string file = directory.path("report.html");
+    REQUIRE(run_headroom({"report", "-o", file}).status == 0);
+    check_in_browser(file, {8, 200, 10});
+}
+
+TEST_CASE("the page of a sweep in Chromium: the same") {
+    const TemporaryDirectory directory;
+    const std::string file = directory.path("sweep.html");
+    REQUIRE(run_headroom({"sweep", "--method", "native,ring,ulysses,usp,fpdt,upipe", "--context", "256K:6M:256K",
+                          "--batch", "1,2", "--set", "tiling.mlp=off,auto", "--format", "html", "-o", file})
+                .status == 0);
+    check_in_browser(file, {4, 100, 8});
+}
+
+TEST_CASE("the page of a sweep over several machines in Chromium: the same") {
+    const TemporaryDirectory directory;
+    const std::string file = directory.path("machines.html");
+    REQUIRE(run_headroom({"sweep", "--method", "ulysses,upipe", "--nodes", "1,2", "--model", "llama3-8b,qwen3-8b",
+                          "--context", "512K:4M:x2", "--format", "html", "-o", file})
+                .status == 0);
+    check_in_browser(file, {13, 100, 12});
 }
 
 }  // namespace headroom

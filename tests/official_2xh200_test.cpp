@@ -31,8 +31,7 @@ Scenario two_h200(Method method, std::int64_t tokens, int layers) {
 /// Writes modules by hand and says how far each call rises above, and ends from, where it began.
 class Module {
  public:
-    explicit Module(const Workload& work)
-        : work_(work), traits_(traits_of(work.recipe.implementation)), builder_(schedule_) {}
+    explicit Module(const Workload& work) : work_(work), traits_(traits_of(work.recipe)), builder_(schedule_) {}
     Step step() { return {builder_, work_, traits_, gradients_}; }
 
     struct Change {

@@ -151,14 +151,15 @@ TEST_CASE("ZeRO-3 without sequence parallelism, 8K to 256K on H200 and B200: the
     }
 }
 
-TEST_CASE("ALST recipes on H100 and H200: in use within 10 %, the last rung within 13 %") {
+TEST_CASE("ALST recipes on H100 and H200: in use within 8 %, half of them within 3 %") {
+    int close = 0;
     for (const char* id : {"arctic-14-mem", "arctic-15-mem", "arctic-19-mem", "arctic-20-mem", "arctic-21-mem",
-                           "arctic-22-mem", "arctic-23-mem"}) {
+                           "arctic-22-mem", "arctic-23-mem", "arctic-24-mem"}) {
         CAPTURE(id);
-        CHECK(std::abs(*row(id).error_percent) < 10);
+        CHECK(std::abs(*row(id).error_percent) < 8);
+        if (std::abs(*row(id).error_percent) < 3) ++close;
     }
-    MESSAGE("outside 10 %: arctic-24-mem ", *row("arctic-24-mem").error_percent, " %");
-    CHECK(std::abs(*row("arctic-24-mem").error_percent) < 13);
+    CHECK(close >= 4);
 }
 
 TEST_CASE("host memory of offloaded checkpoints: 915 GiB a node for 70B at 3M over four nodes") {

@@ -198,7 +198,7 @@ TEST_CASE("whole steps on two H200, within 3%") {
 
 TEST_CASE("modules on two H200, within 3% but for the one with a reason") {
     const Workload work = two_h200(Method::ulysses, 1, HostPlace::none);
-    const Traits traits = traits_of(work.recipe.implementation);
+    const Traits traits = traits_of(work.recipe);
     std::vector<TensorId> gradients;
     /// Seconds of what `write` appends last, over what `before` needs.
     const auto seconds = [&](auto&& before, auto&& write) {

@@ -66,6 +66,7 @@ TEST_CASE("bandwidth is in GB/s of 10^9") {
 TEST_CASE("durations choose their unit") {
     CHECK(duration({0.0015}) == "1.50 ms");
     CHECK(duration({42.14}) == "42.1 s");
+    CHECK(duration({279.4}) == "4 min 39 s");
     CHECK(duration({600}) == "10 min");
     CHECK(duration({7500}) == "2 h 05 min");
 }

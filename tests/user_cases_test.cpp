@@ -22,9 +22,6 @@ struct NotYetMet {
     const char* reason;
 };
 const NotYetMet not_yet_met[]{
-    {"C01",
-     "the last rung is 12 % too low in use, and still fits at 1.3 times its length: attention's backward or the "
-     "tiled MLP of Hugging Face's code holds about two more hidden states than we know of"},
     {"C05",
      "5 GiB too low at every length (29 % at 8K, 5 % at 256K), so the longest context is 322K instead of 256K to "
      "290K: a fixed part of DeepSpeed's step that we do not know"},
@@ -44,26 +41,21 @@ const NotYetMet not_yet_met[]{
     {"C27", "unsloth-zoo's own loss (10 bytes an element and 2 of the table) is not an implementation we know"},
     {"C29", "Gemma-3 is refused for its windows, so its longest context is not predicted; LoRA is not modelled"},
     {"C30", "mixture of experts and Flux are not modelled"},
-    {"C31", "no command turns the size of a failed allocation into tokens x vocabulary x bytes"},
-    {"C32",
-     "what chunking costs in time is not said beside its gain; the default chunk is Liger's, which may be below 1,024"},
+    {"C32", "the default chunk is Liger's, which may be below 1,024"},
     {"C39", "uneven heads are rejected; there is no option to accept them"},
     {"C48", "windows cannot be forced: what is refused is never costed"},
     {"C50", "tensor parallelism is not modelled"},
     {"C51", "latent attention is refused, so neither its expanded nor its latent form is costed"},
     {"C53", "there is no dense-mask setting to warn of"},
-    {"C58", "the longest context that fits is named, the fewest GPUs are not"},
     {"C85", "a second set of heads is not read: the model is refused before its Ulysses rule matters"},
     {"C107",
      "on eight GPUs 4.7 GiB lie outside the allocator, more than the 1 to 3 GiB of the report: NCCL's buffers for "
      "seven peers"},
     {"C108",
-     "17 hidden-size copies a block instead of 28: Hugging Face's eager norms keep fp32 copies (8 of the 28), its "
-     "eager MLP five FFN-wide tensors"},
+     "26.5 hidden-size copies a block instead of 28: the report counts five FFN-wide tensors in Hugging Face's eager "
+     "MLP, its code saves four"},
     {"C113", "latent attention and Flux are refused, so their FLOPs are not counted"},
     {"C114", "windowed models are refused, so their FLOPs are not counted"},
-    {"C117", "no command prints the bytes a GPU sends in a block"},
-    {"C122", "no command compares two plans yet, so nothing is said to be saved"},
 };
 
 }  // namespace

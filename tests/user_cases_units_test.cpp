@@ -87,10 +87,10 @@ USER_CASE("C108", "checkpoints of Llama-8B at 32K, and saved tensors by the mode
     // Without checkpointing a block keeps, in units of the hidden state: input, two norms, residual and attention
     // output (5), q, k, v (1.5), three FFN-wide tensors with Liger (3 * 3.5): derived from the shape, so a wider MLP
     // keeps more.
-    const auto kept = [](const Transformer& model) {
+    const auto kept = [](const Transformer& model, const char* loss = "tiling.loss=auto") {
         const Bed bed = Bed().of(model).on("h200", 1);
-        const Workload work = make_workload(
-            bed.model, bed.cluster, bed.recipe(alst("32K", {"ulysses=1", "checkpointing=none", "tiling.loss=auto"})));
+        const Workload work =
+            make_workload(bed.model, bed.cluster, bed.recipe(alst("32K", {"ulysses=1", "checkpointing=none", loss})));
         Schedule schedule;
         build_training_step(work, schedule);
         std::int64_t net = 0;
@@ -111,7 +111,10 @@ USER_CASE("C108", "checkpoints of Llama-8B at 32K, and saved tensors by the mode
     const double llama = kept(load_model("llama3.1-8b"));
     CHECK(llama == doctest::Approx(5 + 1.5 + 3 * 3.5).epsilon(0.01));
     CHECK(kept(model_of("{base: llama3.1-8b, ffn: 28672}")) - llama == doctest::Approx(3 * 3.5));
-    MESSAGE("hidden-size copies of a Llama-8B block without checkpointing: ", llama, ", reported 28");
+    // Without Liger each norm keeps its input in fp32 and the product before the weight (3), the MLP act(gate) too.
+    const double eager = kept(load_model("llama3.1-8b"), "tiling.loss=off");
+    CHECK(eager == doctest::Approx(llama + 2 * 3 + 3.5).epsilon(0.01));
+    MESSAGE("hidden-size copies of a Llama-8B block without checkpointing: ", eager, ", reported 28");
 }
 USER_CASE("C117", "communication of a block: Ulysses and ring, linear in the context") {
     for (const char* name : {"llama2-7b", "llama3-8b"}) {  // f = KV heads / query heads = 1 and 1/4
@@ -129,6 +132,16 @@ USER_CASE("C117", "communication of a block: Ulysses and ring, linear in the con
         };
         CHECK(ring("1M") == doctest::Approx(2 * f * x * 7));
         CHECK(ring("2M") == 2 * ring("1M"));  // not quadratic
+        // simulate prints what leaves the GPU: 7/8 of an all-to-all, the messages of a ring as they are.
+        const std::string text = run_headroom({"simulate", "--model", name, "--method", "ulysses", "--implementation",
+                                               "lean", "--context", "1M"})
+                                     .out;
+        CHECK(says(text, "all-to-all over 8 (Ulysses)"));
+        CHECK(says(text, gib(Bytes{static_cast<std::int64_t>((2 + 2 * f) * x * 7 / 8)})));
+        CHECK(says(run_headroom(
+                       {"simulate", "--model", name, "--method", "ring", "--implementation", "lean", "--context", "1M"})
+                       .out,
+                   gib(Bytes{static_cast<std::int64_t>(2 * f * x * 7)})));
     }
 }
 USER_CASE("C118", "lengths are global, and both are echoed") {

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // User cases of kind b: which degrees, chunks and lengths are valid, and what is said when they are not.
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include "models/constraints.hpp"
 #include "models/training_step.hpp"
@@ -169,6 +172,20 @@ USER_CASE("C58", "when nothing fits: need and budget by part, and what would fit
     CHECK(says(outcome.out, "does not fit: "));
     CHECK(says(outcome.out, "budget 74.43 = 79.10 capacity - 0.60 CUDA context"));
     CHECK(says(outcome.out, "Longest context that fits with this recipe: 3.6"));
+    CHECK(says(outcome.out, "Fewest nodes on which it fits: 2 (16 GPUs)."));
+    CHECK(says(run_headroom({"plan", "--method", "ulysses", "--context", "4M", "--nodes", "2"}).out, "fits: "));
+}
+USER_CASE("C122", "a gain is a change of the step's peak, with its share of the peak") {
+    const Outcome outcome = run_headroom(
+        {"what-if", "--method", "upipe", "--context", "3M", "--change", "method=ulysses", "--format", "json"});
+    const std::string text =
+        run_headroom({"what-if", "--method", "upipe", "--context", "3M", "--change", "method=ulysses"}).out;
+    const auto json = nlohmann::json::parse(outcome.out);
+    const double before = json["base"]["device_memory"]["peak_bytes"];
+    const double after = json["variants"][0]["plan"]["device_memory"]["peak_bytes"];
+    CHECK(says(text, fmt::format("the step's peak {:+.2f} GiB ({:+.1f}%)", (after - before) / static_cast<double>(gibi),
+                                 100 * (after / before - 1))));
+    CHECK(says(run_headroom({"recommend", "--context", "3M", "--method", "upipe"}).out, "changes of the whole step"));
 }
 USER_CASE("C59", "products that do not match the GPUs") {
     const std::vector<std::string> asked{"method=usp", "context=1M", "ulysses=8", "ring=2"};

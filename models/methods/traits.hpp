@@ -41,11 +41,24 @@ struct Traits {
     bool first_block_stays = false;
     /// The norms, MLP and loss of Megatron-DeepSpeed's FPDT, and its reentrant checkpoints.
     bool megatron = false;
+    /// Without Liger's kernels, Hugging Face's norm keeps an fp32 copy of its input and the 16-bit product before the
+    /// weight (transformers, modeling_llama.py: LlamaRMSNorm.forward).
+    bool eager_norms = false;
+    /// q, k and v are copied once more behind the all-to-all, to [batch, heads, tokens, dim]
+    /// (DeepSpeed ulysses_sp.py: UlyssesSPAttentionHF.forward).
+    bool contiguous_again = false;
+    /// Reentrant checkpoints hold a block's output and its gradient until the block's backward returns
+    /// (torch.utils.checkpoint, CheckpointFunction.backward; DeepSpeed's own, checkpointing.py).
+    bool reentrant_checkpoints = false;
     /// Gradients of the weights of a block are whole tensors until they are reduced.
     bool whole_weight_gradients = true;
 };
 
-constexpr Traits traits_of(Implementation implementation) {
+constexpr Traits traits_of(const Recipe& recipe) {
+    const Implementation implementation = recipe.implementation;
+    // ArcticTraining's "liger" models: the fused loss comes with Liger's norms, and its MLP unless that is tiled
+    // (liger_factory.py). Its "huggingface" models have none of them.
+    const bool liger = recipe.tiling.loss.kind != Tiling::Kind::off;
     Traits traits;
     switch (implementation) {
         case Implementation::untied_ulysses:
@@ -68,11 +81,16 @@ constexpr Traits traits_of(Implementation implementation) {
         case Implementation::alst:
             traits.exchange_copies = true;
             traits.tile_concatenation = true;
-            traits.liger_mlp = true;
+            traits.keeps_sent = true;  // the locals of Hugging Face's attention
+            traits.contiguous_again = true;
+            traits.liger_mlp = liger;
+            traits.eager_norms = !liger;
+            traits.reentrant_checkpoints = true;  // what its offload patches, and the default of transformers 4
             break;
         case Implementation::megatron_deepspeed:
             traits.exchange_copies = true;
             traits.megatron = true;
+            traits.reentrant_checkpoints = true;
             break;
         case Implementation::lean:
             break;

@@ -46,6 +46,22 @@ TensorId exchange_in(Step& step, const char* name, TensorId tensor, Bytes bytes)
     return received;
 }
 
+/// DeepSpeed's wrapper for Hugging Face makes the exchanged q, k, v contiguous once more, heads before tokens; with one
+/// head they are so already.
+void copy_again(Step& step, Kept& kept) {
+    const Workload& work = step.work;
+    const auto copy = [&](const char* name, TensorId& tensor, Bytes bytes, std::int64_t heads) {
+        if (heads <= work.recipe.ulysses && work.recipe.batch == 1) return;
+        const TensorId again = step.attention(name, bytes);
+        step.transpose("copy behind the all-to-all", 2 * bytes);
+        step.release(tensor);
+        tensor = again;
+    };
+    copy("query, heads first", kept.query, work.query, work.model.heads);
+    copy("key, heads first", kept.key, work.key, work.kv_heads);
+    copy("value, heads first", kept.value, work.key, work.kv_heads);
+}
+
 TensorId exchange_gradient(Step& step, const char* name, TensorId gradient, Bytes bytes) {
     if (step.work.recipe.ulysses == 1) return gradient;
     const TensorId received =
@@ -120,6 +136,7 @@ Kept usp_forward(Step& step, bool keep) {
     kept.query = exchange_in(step, "query, my heads", kept.query, work.query);
     kept.key = exchange_in(step, "key, my heads", kept.key, work.key);
     kept.value = exchange_in(step, "value, my heads", kept.value, work.key);
+    if (step.traits.contiguous_again && work.recipe.ulysses > 1) copy_again(step, kept);
     ring_forward(step, kept);
     if (!keep && work.recipe.ulysses > 1) step.release(kept.query, kept.key, kept.value);
 

@@ -39,26 +39,30 @@ std::vector<Flag> flags_of(const Synopsis& synopsis) {
     return flags;
 }
 
-std::string bash_values(const Flag& flag) {
-    const Choices choices = choices_of(flag.name, flag.value);
+/// What sets COMPREPLY.
+std::string bash_choices(const Choices& choices) {
     switch (choices.kind) {
         case Choices::Kind::words:
-            return fmt::format("mapfile -t COMPREPLY < <(compgen -W '{}' -- \"$word\")", fmt::join(choices.words, " "));
+            return fmt::format("_headroom_{} '{}'", choices.list ? "list" : "words", fmt::join(choices.words, " ")) +
+                   (choices.or_files ? " -f" : "");
         case Choices::Kind::files:
-            return "mapfile -t COMPREPLY < <(compgen -f -- \"$word\")";
+            return "_headroom_words '' -f";
         case Choices::Kind::directories:
-            return "mapfile -t COMPREPLY < <(compgen -d -- \"$word\")";
+            return "_headroom_words '' -d";
         case Choices::Kind::anything:
             break;
     }
     return "COMPREPLY=()";
 }
 
-std::string zsh_values(const Flag& flag) {
-    const Choices choices = choices_of(flag.name, flag.value);
+/// The action of a specification of _arguments.
+std::string zsh_choices(const Choices& choices) {
+    const std::string words = fmt::format("{}", fmt::join(choices.words, " "));
     switch (choices.kind) {
         case Choices::Kind::words:
-            return fmt::format("({})", fmt::join(choices.words, " "));
+            if (choices.list) return fmt::format("_sequence compadd - {}", words);
+            if (choices.or_files) return fmt::format("{{compadd - {}; _files}}", words);
+            return fmt::format("({})", words);
         case Choices::Kind::files:
             return "_files";
         case Choices::Kind::directories:
@@ -67,6 +71,20 @@ std::string zsh_values(const Flag& flag) {
             break;
     }
     return " ";
+}
+
+std::string fish_choices(const Choices& choices) {
+    const bool path = choices.kind == Choices::Kind::files || choices.kind == Choices::Kind::directories;
+    std::string text = path || choices.or_files ? " -r -F" : " -x";
+    if (choices.words.empty()) return text;
+    if (choices.list) return text + fmt::format(" -a '(__fish_append , {})'", fmt::join(choices.words, " "));
+    return text + fmt::format(" -a '{}'", fmt::join(choices.words, " "));
+}
+
+std::string words_text(const std::vector<Positional>& positionals) {
+    std::string text;
+    for (const Positional& positional : positionals) text += (text.empty() ? "" : " ") + positional.word;
+    return text;
 }
 
 /// Brackets and colons mean something in a specification of _arguments.
@@ -81,27 +99,39 @@ std::string for_arguments(const std::string& text) {
 
 }  // namespace
 
-Choices choices_of(const std::string& flag, const std::string& placeholder) {
+Choices choices_of(const std::string& command, const Flag& flag) {
     using Kind = Choices::Kind;
+    const std::string name = flag.name;
+    const std::string placeholder = flag.value;
+    const bool grid = command == "sweep";
     if (placeholder == "FILE") return {Kind::files, {}};
     if (placeholder == "DIR") return {Kind::directories, {}};
-    if (flag == "model") return {Kind::words, builtin_models()};
-    if (flag == "cluster") return {Kind::words, builtin_clusters()};
-    if (flag == "calibration") return {Kind::words, builtin_calibrations()};
-    if (flag == "method") return {Kind::words, words_of(method_names)};
-    if (flag == "implementation") return {Kind::words, words_of(implementation_names)};
-    if (flag == "attention-kernel") return {Kind::words, words_of(attention_kernel_names)};
-    if (flag == "target") return {Kind::words, words_of(launch_target_names)};
-    if (flag == "format") return {Kind::words, {"text", "json", "csv"}};
-    if (flag == "mfu") return {Kind::words, {"causal", "full"}};
+    if (name == "model") return {Kind::words, builtin_models(), !grid, grid};
+    if (name == "cluster") return {Kind::words, builtin_clusters(), !grid, grid};
+    if (name == "calibration") return {Kind::words, builtin_calibrations(), true};
+    if (name == "method") return {Kind::words, words_of(method_names), false, grid || placeholder == "METHODS"};
+    if (name == "implementation") return {Kind::words, words_of(implementation_names), false, grid};
+    if (name == "attention-kernel") return {Kind::words, words_of(attention_kernel_names), false, grid};
+    if (name == "target") return {Kind::words, words_of(launch_target_names)};
+    if (name == "format" && grid) return {Kind::words, {"csv", "jsonl", "html"}};
+    if (name == "format") return {Kind::words, {"text", "json", "csv"}};
+    if (name == "mfu") return {Kind::words, {"causal", "full"}};
     return {};
 }
 
-std::vector<std::string> positional_words(const std::string& command) {
-    if (command == "completion") return {"bash", "zsh", "fish", "man"};
+std::vector<Positional> positional_words(const std::string& command) {
+    using Kind = Choices::Kind;
+    if (command == "completion") return {{"bash"}, {"zsh"}, {"fish"}, {"man"}};
     if (command == "show") {
-        return {"models", "clusters", "calibrations", "recipes", "methods",
-                "model",  "cluster",  "calibration",  "recipe"};
+        return {{"models"},
+                {"clusters"},
+                {"calibrations"},
+                {"recipes"},
+                {"methods"},
+                {"model", {Kind::words, builtin_models(), true}},
+                {"cluster", {Kind::words, builtin_clusters(), true}},
+                {"calibration", {Kind::words, builtin_calibrations(), true}},
+                {"recipe", {Kind::words, words_of(method_names)}}};
     }
     return {};
 }
@@ -125,26 +155,39 @@ std::string bash_completion(const std::vector<Described>& described) {
             flags.push_back(fmt::format("--{}", flag.name));
             if (flag.value[0] == '\0') continue;
             values += fmt::format("        --{}{}) {}; return ;;\n", flag.name, letter.empty() ? "" : "|" + letter,
-                                  bash_values(flag));
+                                  bash_choices(choices_of(command.name, flag)));
+        }
+        const auto positionals = positional_words(command.name);
+        for (const Positional& positional : positionals) {
+            if (positional.next.words.empty()) continue;
+            values += fmt::format("        {}) {}; return ;;\n", positional.word, bash_choices(positional.next));
         }
         cases += fmt::format(
             "    {})\n        case $before in\n{}        esac\n        words='{}'\n        [[ $word == -* ]] || "
             "words='{}'\n"
             "        ;;\n",
-            command.name, values, fmt::join(flags, " "), fmt::join(positional_words(command.name), " "));
+            command.name, values, fmt::join(flags, " "), words_text(positionals));
     }
     return fmt::format(
         "# bash completion of headroom: source it, or save it as\n"
         "# ~/.local/share/bash-completion/completions/headroom\n"
+        "# Words that begin like the last one typed; with -f or -d files or directories too.\n"
+        "_headroom_words() {{ mapfile -t COMPREPLY < <(compgen -W \"$@\" -- \"${{COMP_WORDS[COMP_CWORD]}}\"); }}\n"
+        "# The same behind the last comma.\n"
+        "_headroom_list() {{\n"
+        "    local word=${{COMP_WORDS[COMP_CWORD]}} stem=''\n"
+        "    [[ $word != *,* ]] || stem=${{word%,*}},\n"
+        "    mapfile -t COMPREPLY < <(compgen -P \"$stem\" -W \"$1\" -- \"${{word##*,}}\")\n"
+        "}}\n"
         "_headroom() {{\n"
         "    local word=${{COMP_WORDS[COMP_CWORD]}} before=${{COMP_WORDS[COMP_CWORD-1]}} words=''\n"
         "    COMPREPLY=()\n"
         "    if ((COMP_CWORD == 1)); then\n"
-        "        mapfile -t COMPREPLY < <(compgen -W '{}help --help --version' -- \"$word\")\n"
+        "        _headroom_words '{}help --help --version'\n"
         "        return\n"
         "    fi\n"
         "    case ${{COMP_WORDS[1]}} in\n{}    help) words='{}' ;;\n    esac\n"
-        "    mapfile -t COMPREPLY < <(compgen -W \"$words\" -- \"$word\")\n"
+        "    _headroom_words \"$words\"\n"
         "}}\n"
         "complete -o filenames -F _headroom headroom\n",
         names, cases, names);
@@ -157,7 +200,9 @@ std::string zsh_completion(const std::vector<Described>& described) {
         std::string specifications;
         for (const Flag& flag : flags_of(command.synopsis)) {
             std::string tail = fmt::format("[{}]", for_arguments(flag.help));
-            if (flag.value[0] != '\0') tail += fmt::format(":{}:{}", for_arguments(flag.value), zsh_values(flag));
+            if (flag.value[0] != '\0') {
+                tail += fmt::format(":{}:{}", for_arguments(flag.value), zsh_choices(choices_of(command.name, flag)));
+            }
             const char* star = flag.repeatable ? "*" : "";
             specifications +=
                 fmt::format(" \\\n            {}", in_single_quotes(fmt::format("{}--{}{}", star, flag.name, tail)));
@@ -166,13 +211,25 @@ std::string zsh_completion(const std::vector<Described>& described) {
                                               in_single_quotes(fmt::format("{}-{}{}", star, flag.letter, tail)));
             }
         }
-        const auto words = positional_words(command.name);
-        if (!words.empty()) specifications += fmt::format(" \\\n            '1:what:({})'", fmt::join(words, " "));
-        cases += fmt::format("    {})\n        _arguments{}\n        ;;\n", command.name, specifications);
+        const auto positionals = positional_words(command.name);
+        std::string before;
+        if (!positionals.empty()) {
+            specifications += fmt::format(" \\\n            '1:what:({})'", words_text(positionals));
+        }
+        for (const Positional& positional : positionals) {
+            if (positional.next.words.empty()) continue;
+            before += fmt::format("        {}) next={} ;;\n", positional.word,
+                                  in_single_quotes("2:name:" + zsh_choices(positional.next)));
+        }
+        if (!before.empty()) {
+            before = fmt::format("        local next='2:name: '\n        case $words[2] in\n{}        esac\n", before);
+            specifications += " \\\n            $next";
+        }
+        cases += fmt::format("    {})\n{}        _arguments{}\n        ;;\n", command.name, before, specifications);
     }
     return fmt::format(
         "#compdef headroom\n"
-        "# zsh completion of headroom: save it as _headroom in a directory of $fpath\n"
+        "# zsh completion of headroom: source it behind compinit, or save it as _headroom in a directory of $fpath\n"
         "_headroom() {{\n"
         "    local -a names\n"
         "    names=(\n{}    )\n"
@@ -185,7 +242,11 @@ std::string zsh_completion(const std::vector<Described>& described) {
         "    ((CURRENT--))\n"
         "    case $command in\n{}    esac\n"
         "}}\n"
-        "_headroom \"$@\"\n",
+        "if [[ $funcstack[1] == _headroom ]]; then\n"
+        "    _headroom \"$@\"\n"
+        "else\n"
+        "    compdef _headroom headroom\n"
+        "fi\n",
         names, cases);
 }
 
@@ -196,21 +257,24 @@ std::string fish_completion(const std::vector<Described>& described) {
     for (const Described& command : described) {
         text += fmt::format("complete -c headroom -n __fish_use_subcommand -a {} -d {}\n", command.name,
                             in_single_quotes(command.summary));
-        const std::string inside =
-            fmt::format("complete -c headroom -n '__fish_seen_subcommand_from {}'", command.name);
+        const std::string seen = "__fish_seen_subcommand_from " + command.name;
+        const std::string inside = fmt::format("complete -c headroom -n '{}'", seen);
         for (const Flag& flag : flags_of(command.synopsis)) {
             text += fmt::format("{} -l {}", inside, flag.name);
             if (flag.letter != 0) text += fmt::format(" -s {}", flag.letter);
-            if (flag.value[0] != '\0') {
-                const Choices choices = choices_of(flag.name, flag.value);
-                const bool path = choices.kind == Choices::Kind::files || choices.kind == Choices::Kind::directories;
-                text += path ? " -r -F" : " -x";
-                if (!choices.words.empty()) text += fmt::format(" -a '{}'", fmt::join(choices.words, " "));
-            }
+            if (flag.value[0] != '\0') text += fish_choices(choices_of(command.name, flag));
             text += fmt::format(" -d {}\n", in_single_quotes(flag.help));
         }
-        const auto words = positional_words(command.name);
-        if (!words.empty()) text += fmt::format("{} -a '{}'\n", inside, fmt::join(words, " "));
+        const auto positionals = positional_words(command.name);
+        if (positionals.empty()) continue;
+        text += fmt::format("complete -c headroom -n '{}; and not __fish_seen_subcommand_from {}' -a '{}'\n", seen,
+                            words_text(positionals), words_text(positionals));
+        for (const Positional& positional : positionals) {
+            if (positional.next.words.empty()) continue;
+            text += fmt::format("complete -c headroom -n '{}; and __fish_seen_subcommand_from {}' -a '{}'{}\n", seen,
+                                positional.word, fmt::join(positional.next.words, " "),
+                                positional.next.or_files ? " -F" : "");
+        }
     }
     return text;
 }
@@ -220,7 +284,8 @@ Synopsis completion_synopsis() {
             "bash|zsh|fish|man",
             "Prints a completion script for a shell, or the manual page.",
             {},
-            {"source <(headroom completion bash)", "headroom completion man | man -l -"},
+            {"source <(headroom completion bash)", "source <(headroom completion zsh)",
+             "headroom completion fish | source", "headroom completion man | man -l -"},
             "",
             1};
 }
@@ -245,7 +310,7 @@ ExitCode completion_command(const Words& words) {
         write({}, manual_page(list, program_version()));
     } else {
         throw Error("unknown shell '" + printable(shell) + "'", "headroom completion",
-                    suggestion(shell, positional_words("completion"), all));
+                    suggestion(shell, {"bash", "zsh", "fish", "man"}, all));
     }
     return ExitCode::ok;
 }

@@ -28,9 +28,16 @@ std::string manual_page(const std::vector<Described>& described, const std::stri
 struct Choices {
     enum class Kind { words, files, directories, anything } kind = Kind::anything;
     std::vector<std::string> words;
+    bool or_files = false;  ///< a file may stand for a word
+    bool list = false;      ///< words with commas between them
 };
-Choices choices_of(const std::string& flag, const std::string& placeholder);
-/// Words that may stand behind a command's name ("bash" behind completion).
-std::vector<std::string> positional_words(const std::string& command);
+Choices choices_of(const std::string& command, const Flag& flag);
+
+/// Words that may stand behind a command's name ("bash" behind completion), and behind such a word.
+struct Positional {
+    std::string word;
+    Choices next = {};
+};
+std::vector<Positional> positional_words(const std::string& command);
 
 }  // namespace headroom

@@ -9,6 +9,7 @@
 #include "planner/commands/commands.hpp"
 #include "planner/commands/output.hpp"
 #include "planner/commands/request.hpp"
+#include "planner/commands/search_flags.hpp"
 #include "planner/commands/time_basis.hpp"
 #include "planner/report.hpp"
 
@@ -31,35 +32,6 @@ Synopsis synopsis() {
              "headroom max-context --model ./config.json --format csv -o contexts.csv"},
             "A context in a --recipe file is left aside. Exit status: 0 ok, 1 failure, 2 usage or bad input, 3 does "
             "not fit (with --require-fit)."};
-}
-
-std::vector<std::string> split(const std::string& list) {
-    std::vector<std::string> items;
-    std::size_t at = 0;
-    while (at <= list.size()) {
-        const std::size_t end = std::min(list.find(',', at), list.size());
-        items.push_back(list.substr(at, end - at));
-        at = end + 1;
-    }
-    return items;
-}
-
-/// The methods of a comma list, in its order.
-std::vector<Method> methods_of(const std::string& list) {
-    std::vector<Method> methods;
-    for (const std::string& name : split(list)) {
-        Settings settings;
-        try {
-            set(settings, "method=" + name);
-        } catch (const Error& error) {
-            throw Error(error.what(), "--method", error.hint());
-        }
-        if (std::find(methods.begin(), methods.end(), *settings.method) != methods.end()) {
-            throw Error(fmt::format("{} is named twice", name), "--method", "name each method once");
-        }
-        methods.push_back(*settings.method);
-    }
-    return methods;
 }
 
 std::vector<Method> all_methods() {
@@ -103,7 +75,7 @@ ExitCode max_context_command(const Words& words) {
     const Arguments arguments(synopsis(), words);
     const Output output = read_output(arguments);
     const auto list = arguments.get("method");
-    const std::vector<Method> named = list ? methods_of(*list) : std::vector<Method>{};
+    const std::vector<Method> named = list ? read_methods(*list) : std::vector<Method>{};
 
     Request request = read_request(arguments, {"method"});
     if (list && said_by_set(request, "method")) {

@@ -2,11 +2,13 @@
 #include "planner/plan.hpp"
 
 #include "configs/load.hpp"
+#include "configs/sizes.hpp"
 #include "planner/commands/commands.hpp"
 #include "planner/commands/output.hpp"
 #include "planner/commands/request.hpp"
 #include "planner/commands/time_basis.hpp"
 #include "planner/report.hpp"
+#include "planner/which_tensor.hpp"
 
 namespace headroom {
 
@@ -15,6 +17,8 @@ namespace {
 Synopsis synopsis() {
     FlagGroup result = output_flags();
     result.flags.push_back({"require-fit", "", "end with status 3 when it does not fit"});
+    result.flags.push_back(
+        {"which-tensor", "SIZE", "name the tensors of this size, e.g. of a failed allocation: 9.94GiB"});
     return {
         "headroom plan",
         "--context TOKENS [flags]",
@@ -24,7 +28,8 @@ Synopsis synopsis() {
         {"headroom plan --method upipe --context 3M",
          "headroom plan --cluster h200 --nodes 2 --method usp --context 4M",
          "headroom plan --model ./my-model --context 512K --set tiling.mlp=off",
-         "headroom plan --recipe run.yaml --format json -o plan.json --require-fit"},
+         "headroom plan --recipe run.yaml --format json -o plan.json --require-fit",
+         "headroom plan --method ulysses --context 1M --which-tensor 1.00GiB"},
         "Without --method the method is upipe. Exit status: 0 ok, 1 failure, 2 usage or bad input, 3 does not fit "
         "(with --require-fit)."};
 }
@@ -36,6 +41,42 @@ std::optional<MaxContext> longest_context_of(const Request& request, Settings sa
     } catch (const Error&) {
         return std::nullopt;  // only a remark beside the plan
     }
+}
+
+struct Size {
+    std::string typed;
+    Bytes bytes, rounding;
+};
+
+/// `9.94GiB`, or as PyTorch writes it, `9.94 GiB`: right to half of its last digit.
+std::optional<Size> read_size(const Arguments& arguments) {
+    auto typed = arguments.get("which-tensor");
+    if (!typed) return std::nullopt;
+    std::erase(*typed, ' ');
+    const std::string flag = "--which-tensor";
+    const Bytes bytes = parse_bytes(*typed, "size", flag);
+    if (bytes.value < 1) throw Error("a tensor has at least one byte", flag, "write e.g. 9.94GiB");
+    const std::size_t point = typed->find('.');
+    const std::size_t unit = std::min(typed->find_first_not_of("0123456789._"), typed->size());
+    if (unit == typed->size()) return Size{*typed, bytes, {0}};
+    std::string last(point == std::string::npos || point > unit ? "1" : "0." + std::string(unit - point - 1, '0'));
+    if (last.size() > 2) last.back() = '1';
+    return Size{*typed, bytes, parse_bytes(last + typed->substr(unit), "size", flag) / 2};
+}
+
+/// Whole nodes, more than there are; degrees and sharding that were not said grow with them. 0 when none fit.
+int fewest_nodes(const Request& request, const Settings& said) {
+    constexpr int most_nodes = 64;
+    Cluster cluster = request.cluster;
+    for (cluster.nodes = request.cluster.nodes + 1; cluster.nodes <= most_nodes; ++cluster.nodes) {
+        try {
+            const Recipe recipe = resolve(said, published_recipe(said.method.value()), request.model, cluster);
+            if (make_plan(request.model, cluster, recipe).fits) return cluster.nodes;
+        } catch (const Error&) {
+            continue;  // a number of ranks that heads or context cannot be split over
+        }
+    }
+    return 0;
 }
 
 }  // namespace
@@ -55,13 +96,23 @@ ExitCode plan_command(const Words& words) {
     if (!said.context) {
         throw Error("no context is given", "--context", "add e.g. --context 1M, or ask headroom max-context");
     }
+    const std::optional<Size> size = read_size(arguments);
+    if (size && output.format != Format::text) {
+        throw Error("tensors are named in text only", "--which-tensor", "leave out --format");
+    }
     const Recipe recipe = resolve(request, said);
     const Plan plan = make_plan(request.model, request.cluster, recipe, read_time_basis(arguments, request.cluster));
     switch (output.format) {
         case Format::text: {
-            std::optional<MaxContext> longest;
-            if (!plan.fits) longest = longest_context_of(request, said);
-            write(output, plan_text(plan, output.style, longest));
+            WayOut way_out;
+            if (!plan.fits) way_out = {longest_context_of(request, said), fewest_nodes(request, said)};
+            std::string text = plan_text(plan, output.style, way_out);
+            if (size) {
+                text += "\n" +
+                        suspects_text(which_tensor(request.model, request.cluster, recipe, size->bytes, size->rounding),
+                                      size->typed, output.style);
+            }
+            write(output, text);
             break;
         }
         case Format::json:

@@ -27,17 +27,21 @@ Synopsis synopsis() {
                       {"top", "N", "how many recipes, each of other method, code or degrees (default 5)"},
                       {"front", "", "also the fastest recipe at every doubling of the context"},
                       {"exhaustive", "", "evaluate every candidate: the same answer, slowly"}}};
+    FlagGroup recipe = recipe_flags({"method"});
+    recipe.flags.insert(recipe.flags.begin(), {"method", "METHODS", "one method or a comma list (default: all six)"});
     FlagGroup result = output_flags();
     result.flags.push_back({"require-fit", "", "end with status 3 when no recipe fits"});
     return {"headroom recommend",
             "--context TOKENS | --longest [flags]",
             "Searches methods, degrees, chunks, tilings, checkpoints, offloads, sharding and batch for the fastest "
             "recipe that fits with a margin, and says why. What a flag fixes is not searched.",
-            {machine_flags(), recipe_flags(), time_flags(), search, result},
+            {machine_flags(), recipe, time_flags(), search, result},
             {"headroom recommend --context 3M", "headroom recommend --longest --step 1M",
              "headroom recommend --model qwen3-32b --nodes 2 --context 2M --method upipe,usp",
-             "headroom recommend --context 1M --set offload.optimizer=false --format json -o answer.json"},
-            "Implementations are those that are shipped; --implementation lean shows the algorithms. Exit status: 0 "
+             "headroom recommend --context 1M --set offload.optimizer=false --format json"},
+            "Implementations are those that are shipped and whose reach was confirmed; --implementation alst or lean "
+            "searches "
+            "another. Exit status: 0 "
             "ok, 1 failure, 2 usage or bad input, 3 no recipe fits (with --require-fit)."};
 }
 
@@ -56,9 +60,17 @@ void use_known_kernel(Question& question) {
 }
 
 Question read_question(const Arguments& arguments) {
-    const Request request = read_request(arguments);
+    const Request request = read_request(arguments, {"method"});
     Question question;
     question.said = request.said;
+    if (const auto list = arguments.get("method")) {
+        if (said_by_set(request, "method")) {
+            throw Error("--method and --set both name a method", request.origins.at("method"), "keep one of them");
+        }
+        question.methods = read_methods(*list);
+        question.said.method.reset();
+        if (question.methods.size() == 1) question.said.method = question.methods.front();
+    }
     question.model = request.model;
     question.cluster = request.cluster;
     question.basis = read_time_basis(arguments, request.cluster);
@@ -90,7 +102,7 @@ Question read_question(const Arguments& arguments) {
 /// No candidate is valid: the rule that the first one breaks, where it was said.
 void refuse_impossible(const Arguments& arguments, const Recommendations& answer) {
     if (answer.considered > 0) return;
-    pointing_to_origin(read_request(arguments), [&] {
+    pointing_to_origin(read_request(arguments, {"method"}), [&] {
         if (answer.refusal) throw Error(*answer.refusal);
         throw Error("no recipe is possible with these settings", "headroom recommend", "leave out what fixes them");
     });

@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // headroom report: one HTML file that needs nothing else.
-#include <fmt/core.h>
-
-#include <algorithm>
 #include <ctime>
-#include <string_view>
 
 #include "configs/load.hpp"
+#include "planner/commands/command_line.hpp"
 #include "planner/commands/commands.hpp"
 #include "planner/commands/output.hpp"
 #include "planner/commands/program_version.hpp"
@@ -33,21 +30,6 @@ Synopsis synopsis() {
             "the date on the page."};
 }
 
-/// As a shell would take it back.
-std::string quoted(const std::string& word) {
-    constexpr std::string_view plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./=,:+@%";
-    if (!word.empty() && word.find_first_not_of(plain) == std::string::npos) return word;
-    std::string text = "'";
-    for (const char c : word) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
-    return text + "'";
-}
-
-std::string command_line(const Words& words) {
-    std::string text = "headroom report";
-    for (const std::string& word : words) text += " " + quoted(word);
-    return text;
-}
-
 }  // namespace
 
 Synopsis report_synopsis() { return synopsis(); }
@@ -62,7 +44,8 @@ ExitCode report_command(const Words& words) {
     if (!arguments.has("output")) {
         throw Error("no file is named", "headroom report", "add e.g. -o report.html");
     }
-    const ReportOrigin origin{command_line(words), program_version(), report_date(std::time(nullptr))};
+    const ReportOrigin origin{command_line("headroom report", words), program_version(),
+                              report_date(std::time(nullptr))};
     const Request request = read_request(arguments);
     const TimeBasis basis = read_time_basis(arguments, request.cluster);
     pointing_to_origin(request, [&] {

@@ -18,11 +18,15 @@ double read_percent(const Arguments& arguments, const std::string& flag, double 
     const std::string dashed = "--" + flag;
     std::string digits = *typed;
     if (!digits.empty() && digits.back() == '%') digits.pop_back();
-    const double percent = parse_number(digits, flag, dashed);
-    if (percent < 0 || percent >= 100) {
-        throw Error(fmt::format("{} of '{}' is not a percentage from 0 to below 100", flag, printable(*typed)), dashed,
-                    fmt::format("write e.g. {} 2%", dashed));
+    const Error refusal(fmt::format("{} of '{}' is not a percentage from 0 to below 100", flag, printable(*typed)),
+                        dashed, fmt::format("write e.g. {} 2%", dashed));
+    double percent = -1;
+    try {
+        percent = parse_number(digits, flag, dashed);
+    } catch (const Error&) {
+        throw refusal;
     }
+    if (percent < 0 || percent >= 100) throw refusal;
     return percent / 100;
 }
 
@@ -47,6 +51,23 @@ std::vector<std::string> split_list(const std::string& list, const std::string& 
         at = end + 1;
     }
     return items;
+}
+
+std::vector<Method> read_methods(const std::string& list) {
+    std::vector<Method> methods;
+    for (const std::string& name : split_list(list, "--method")) {
+        Settings settings;
+        try {
+            set(settings, "method=" + name);
+        } catch (const Error& error) {
+            throw Error(error.what(), "--method", error.hint());
+        }
+        if (std::find(methods.begin(), methods.end(), *settings.method) != methods.end()) {
+            throw Error(fmt::format("{} is named twice", name), "--method", "name each method once");
+        }
+        methods.push_back(*settings.method);
+    }
+    return methods;
 }
 
 }  // namespace headroom

@@ -17,4 +17,7 @@ PublishedRecipes all_published_recipes();
 /// The items of a comma list, blanks around them removed. Throws for an empty item.
 std::vector<std::string> split_list(const std::string& list, const std::string& flag);
 
+/// The methods of the comma list behind --method, in its order.
+std::vector<Method> read_methods(const std::string& list);
+
 }  // namespace headroom

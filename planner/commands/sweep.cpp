@@ -12,12 +12,16 @@
 #include <chrono>
 #include <csignal>
 #include <cstring>
+#include <ctime>
 
 #include "models/error.hpp"
+#include "planner/commands/command_line.hpp"
 #include "planner/commands/commands.hpp"
 #include "planner/commands/grid_flags.hpp"
 #include "planner/commands/output.hpp"
+#include "planner/commands/program_version.hpp"
 #include "planner/commands/time_basis.hpp"
+#include "planner/sweep_html.hpp"
 #include "reports/numbers.hpp"
 #include "reports/progress.hpp"
 
@@ -46,20 +50,24 @@ Synopsis synopsis() {
     std::vector<FlagGroup> groups = grid_flags();
     groups.push_back(time_flags());
     groups.push_back({"Result",
-                      {{"format", "FORMAT", "csv (default) or jsonl, one JSON object a line"},
+                      {{"format", "FORMAT",
+                        "csv (default), jsonl with one JSON object a line, or html: a page of what they come to"},
                        {"output", "FILE", "write to FILE, row by row, instead of standard output", 'o'},
                        {"resume", "", "continue a FILE that was cut short; its rows must be of the same grid"}}});
-    return {"headroom sweep",
-            "--context TOKENS [flags]",
-            "Evaluates every combination of the values given, one row each: inputs, a status (fits, does_not_fit, "
-            "invalid) with its reason, memory, step time and speed.",
-            groups,
-            {"headroom sweep --context 128K:4M:x2 --method ulysses,upipe,fpdt -o methods.csv",
-             "headroom sweep --nodes 1,2,4 --context 512K:8M:512K --batch 1,2 --format jsonl",
-             "headroom sweep --context 1M --set offload.block_inputs=none,pinned,pageable",
-             "headroom sweep --grid surface.yaml -o surface.csv --resume"},
-            "Rows come in grid order while the sweep runs; Ctrl-C keeps what is done and ends with status 130. Exit "
-            "status: 0 ok, 1 failure, 2 usage or bad input, 130 interrupted."};
+    return {
+        "headroom sweep",
+        "--context TOKENS [flags]",
+        "Evaluates every combination of the values given, one row each: inputs, a status (fits, does_not_fit, "
+        "invalid) with its reason, memory, step time and speed.",
+        groups,
+        {"headroom sweep --context 128K:4M:x2 --method ulysses,upipe,fpdt -o methods.csv",
+         "headroom sweep --nodes 1,2,4 --context 512K:8M:512K --batch 1,2 --format jsonl",
+         "headroom sweep --context 1M --set offload.block_inputs=none,pinned,pageable",
+         "headroom sweep --grid surface.yaml -o surface.csv --resume",
+         "headroom sweep --grid surface.yaml --format html -o surface.html"},
+        "Rows come in grid order while the sweep runs; Ctrl-C keeps what is done and ends with status 130. The page "
+        "holds counts, the fastest and the leanest configurations, not the rows. Exit "
+        "status: 0 ok, 1 failure, 2 usage or bad input, 130 interrupted."};
 }
 
 [[noreturn]] void fail(const std::string& what, const std::string& where) {
@@ -111,7 +119,8 @@ class Rows {
 };
 
 /// Rows of the file that can stay; the file ends behind them.
-std::int64_t keep_whole_rows(const Rows& rows, const Grid& grid, const RowWriter& writer, const std::string& path) {
+std::int64_t keep_whole_rows(const Rows& rows, const Grid& grid, const std::vector<TimeBasis>& bases,
+                             const RowWriter& writer, const std::string& path) {
     const WholeRows whole = whole_rows([&] { return rows.read(); }, writer.heading());
     const char* hint = "leave out --resume to begin again, or name another file";
     if (!whole.heading && whole.bytes > 0) {
@@ -122,9 +131,8 @@ std::int64_t keep_whole_rows(const Rows& rows, const Grid& grid, const RowWriter
                     hint);
     }
     Evaluator evaluator;
-    SweepCounts ignored;
-    if (whole.count > 0 && (writer.row(0, evaluator, ignored) != whole.first ||
-                            writer.row(whole.count - 1, evaluator, ignored) != whole.last)) {
+    const auto line = [&](std::int64_t index) { return writer.line(evaluate_row(grid, bases, index, evaluator)); };
+    if (whole.count > 0 && (line(0) != whole.first || line(whole.count - 1) != whole.last)) {
         throw Error("the file holds rows of another grid", "--resume " + path, hint);
     }
     rows.continue_at(whole.heading ? whole.bytes : 0);
@@ -132,12 +140,82 @@ std::int64_t keep_whole_rows(const Rows& rows, const Grid& grid, const RowWriter
     return whole.count;
 }
 
-RowFormat read_format(const Arguments& arguments) {
+enum class SweepFormat { csv, json_lines, html };
+
+SweepFormat read_format(const Arguments& arguments) {
     const std::string format = arguments.get("format").value_or("csv");
-    if (format == "csv") return RowFormat::csv;
-    if (format == "jsonl") return RowFormat::json_lines;
+    if (format == "csv") return SweepFormat::csv;
+    if (format == "jsonl") return SweepFormat::json_lines;
+    if (format == "html") return SweepFormat::html;
     throw Error("unknown format '" + format + "'", "--format",
-                suggestion(format, {"csv", "jsonl"}, "use csv or jsonl"));
+                suggestion(format, {"csv", "jsonl", "html"}, "use csv, jsonl or html"));
+}
+
+double seconds_now() {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+Progress progress_of(std::int64_t rows, std::int64_t already) {
+    return {"rows", rows, already, seconds_now, [](std::string_view text) {
+                fmt::print(stderr, "{}", text);
+                std::fflush(stderr);
+            }};
+}
+
+bool on_terminal() { return ::isatty(STDERR_FILENO) == 1; }
+
+void write_rows(const Arguments& arguments, const Grid& grid, const std::vector<TimeBasis>& bases, RowFormat format) {
+    const std::string path = arguments.get("output").value_or("-") == "-" ? "" : *arguments.get("output");
+    const bool resume = arguments.has("resume");
+    if (resume && path.empty()) throw Error("there is nothing to continue", "--resume", "name the file with -o");
+    if (!path.empty()) check_path(path, "--output");
+    const RowWriter writer(grid, format);
+    const Rows rows(path, resume);
+    const std::int64_t kept = resume ? keep_whole_rows(rows, grid, bases, writer, path) : 0;
+    if (!resume && !rows.write(writer.heading())) return;
+    Progress progress = progress_of(grid.size(), kept);
+    const auto make = [&](std::int64_t index, Evaluator& evaluator, SweepPiece& piece) {
+        const SweepRow row = evaluate_row(grid, bases, index, evaluator);
+        ++piece.counts[row.status];
+        piece.text += writer.line(row);
+    };
+    run_sweep(grid.size(), make, kept, interrupted, [&, terminal = on_terminal()](const SweepPiece& piece) {
+        const bool reading = rows.write(piece.text);
+        if (terminal) progress.update(piece.last);
+        return reading;
+    });
+    progress.finish();
+}
+
+void write_page(const Arguments& arguments, const Words& words, const Grid& grid, const std::vector<TimeBasis>& bases) {
+    const auto path = arguments.get("output");
+    if (!path) throw Error("no file is named", "--format html", "add e.g. -o surface.html");
+    if (arguments.has("resume")) {
+        throw Error("a page cannot be continued", "--resume", "leave it out, or sweep to a CSV file");
+    }
+    Output output;
+    if (*path != "-") {
+        check_path(*path, "--output");
+        output.path = *path;
+    }
+    const std::string date = report_date(std::time(nullptr));
+    SweepSummarizer summarizer(grid);
+    Progress progress = progress_of(grid.size(), 0);
+    const auto make = [&](std::int64_t index, Evaluator& evaluator, SweepPiece& piece) {
+        piece.rows.push_back(evaluate_row(grid, bases, index, evaluator));
+    };
+    run_sweep(grid.size(), make, 0, interrupted, [&, terminal = on_terminal()](const SweepPiece& piece) {
+        for (const SweepRow& row : piece.rows) summarizer.add(row);
+        if (terminal) progress.update(piece.last);
+        return true;
+    });
+    progress.finish();
+    Words rows_words = without_flag(without_flag(words, "format"), "output", 'o');
+    rows_words.insert(rows_words.end(), {"-o", "rows.csv"});
+    const SweepOrigin origin{{command_line("headroom sweep", words), program_version(), date},
+                             command_line("headroom sweep", rows_words),
+                             grid.size()};
+    write(output, html(sweep_page(summarizer.take(), grid, bases, origin)));
 }
 
 }  // namespace
@@ -150,36 +228,16 @@ ExitCode sweep_command(const Words& words) {
         return ExitCode::ok;
     }
     const Arguments arguments(synopsis(), words);
-    const RowFormat format = read_format(arguments);
-    const std::string path = arguments.get("output").value_or("-") == "-" ? "" : *arguments.get("output");
-    const bool resume = arguments.has("resume");
-    if (resume && path.empty()) throw Error("there is nothing to continue", "--resume", "name the file with -o");
+    const SweepFormat format = read_format(arguments);
     const Grid grid = read_grid(arguments);
     std::vector<TimeBasis> bases;
     for (const Cluster& cluster : grid.clusters) bases.push_back(read_time_basis(arguments, cluster));
-    const RowWriter writer(grid, bases, format);
-
     const Interruptible until_done;
-    const Rows rows(path, resume);
-    const std::int64_t kept = resume ? keep_whole_rows(rows, grid, writer, path) : 0;
-    bool reading = resume || rows.write(writer.heading());
-
-    const bool terminal = ::isatty(STDERR_FILENO) == 1;
-    const auto seconds = [] {
-        return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-    };
-    Progress progress("rows", grid.size(), kept, seconds, [](std::string_view text) {
-        fmt::print(stderr, "{}", text);
-        std::fflush(stderr);
-    });
-    if (reading) {
-        run_sweep(grid, writer, kept, interrupted, [&](std::string_view text, std::int64_t done) {
-            reading = rows.write(text);
-            if (terminal) progress.update(done);
-            return reading;
-        });
+    if (format == SweepFormat::html) {
+        write_page(arguments, words, grid, bases);
+    } else {
+        write_rows(arguments, grid, bases, format == SweepFormat::csv ? RowFormat::csv : RowFormat::json_lines);
     }
-    progress.finish();
     return interrupted ? ExitCode::interrupted : ExitCode::ok;
 }
 

@@ -33,7 +33,7 @@ Synopsis synopsis() {
            {"cluster", "NAME", "cluster of CSV rows that name none (default h100-sxm-80gb)"}}},
          output_flags()},
         {"headroom validate", "headroom validate --source upipe --method ulysses,upipe",
-         "headroom validate --measurements runs.csv --model ./my-model --format csv -o errors.csv"},
+         "headroom validate --measurements runs.csv --model ./my-model --format csv"},
         "A CSV needs the columns method and context; peak_allocated_gib, device_used_gb, max_context and status "
         "are some of the others. Rows that cannot be read are reported, and the rest goes on."};
 }

@@ -108,11 +108,26 @@
         const total = figure.parts.reduce((sum, part) => sum + part.values[row], 0);
         const end = x.getPixelForValue(total);
         ctx.font = '12px ' + Chart.defaults.font.family;
+        ctx.textBaseline = 'middle';
         const width = ctx.measureText(text).width;
         const inside = figure.limit || end + 8 + width > area.right + 2;
-        label(text, inside ? area.right : end + 8, y.getPixelForValue(row) + 4, inside ? 'right' : 'left', colour('ink'));
+        label(text, inside ? area.right : end + 8, y.getPixelForValue(row), inside ? 'right' : 'left', colour('ink'));
       });
       ctx.restore();
+    },
+  };
+
+  // Room between the legend and the figure, where limits and marks are named.
+  const room = {
+    id: 'room',
+    beforeInit(chart) {
+      const { figure } = chart.options;
+      if (figure.kind === 'lines' || !(figure.limit || (figure.marks || []).length)) return;
+      const fit = chart.legend.fit;
+      chart.legend.fit = function () {
+        fit.call(this);
+        this.height += 18;
+      };
     },
   };
 
@@ -149,7 +164,7 @@
 
   const settings = (figure, scales, used, tooltip) => ({
     figure, scales, animation: false, responsive: true, maintainAspectRatio: false,
-    layout: { padding: { top: figure.kind === 'lines' ? 4 : 18, right: 6 } },
+    layout: { padding: { top: 4, right: 6 } },
     interaction: { mode: 'nearest', intersect: false, axis: figure.kind === 'lines' ? 'x' : 'xy' },
     plugins: {
       legend: legend(figure, used),
@@ -203,6 +218,7 @@
         figure.parts.length > 1,
         { callbacks: { label: item => ` ${item.dataset.label}: ${number(item.raw)}` } });
       options.indexAxis = 'y';
+      if (narrow() && figure.row_texts.length && figure.x.most) options.scales.x.max = 1.15 * figure.x.most;
       return { type: 'bar', data: { labels: figure.rows, datasets }, options };
     },
     spans(figure) {
@@ -233,7 +249,7 @@
       charts.push(chart);
     }
   };
-  Chart.register(marks);
+  Chart.register(marks, room);
   draw();
   matchMedia('(prefers-color-scheme: dark)').addEventListener('change', draw);
   matchMedia('print').addEventListener('change', draw);
