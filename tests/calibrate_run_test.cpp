@@ -5,6 +5,7 @@
 #include <atomic>
 #include <sstream>
 
+#include "calibrate/host_facts.hpp"
 #include "calibrate/run/command.hpp"
 #include "calibrate/run/report.hpp"
 #include "calibrate/run/together.hpp"
@@ -271,6 +272,11 @@ TEST_CASE("a rank that fails frees the others, whether they look or hang") {
     std::atomic<bool> aborted{false};
     std::atomic<int> stopped{0};
     const auto abort = [&] { aborted = true; };
+    const auto hang = [&] {  // as in a call of NCCL that waits for a peer; bounded, or a failing test would not end
+        const double begin = monotonic_seconds();
+        while (!aborted && monotonic_seconds() - begin < 10) {
+        }
+    };
     const auto action = [&](int rank) {
         if (rank == 1) throw Error("the GPU fell off", "'attention' in last block", "", ExitCode::failure);
         if (rank == 0) {
@@ -283,8 +289,7 @@ TEST_CASE("a rank that fails frees the others, whether they look or hang") {
                 }
             }
         }
-        while (!aborted) {  // as in a call of NCCL that waits for rank 1
-        }
+        hang();
         ++stopped;
     };
     CHECK_THROWS_AS(act_together(team, trouble, action, abort), Error);
@@ -305,12 +310,7 @@ TEST_CASE("a rank that fails frees the others, whether they look or hang") {
     const std::atomic<bool> interrupted{true};
     trouble.reset(&interrupted);
     act_together(
-        team, trouble,
-        [&](int) {
-            while (!aborted) {
-            }
-        },
-        abort);
+        team, trouble, [&](int) { hang(); }, abort);
     CHECK(aborted);
     CHECK(trouble.error().exit_code() == ExitCode::interrupted);
 }
