@@ -37,7 +37,7 @@ AttentionStep build_attention_step(const Workload& work, Schedule& schedule, boo
     refuse_what_has_no_description(work);
     Builder to(schedule);
     if (described) to.describe();
-    const Traits traits = traits_of(work.recipe.implementation);
+    const Traits traits = traits_of(work.recipe);
     std::vector<TensorId> gradients;
     Step step{to, work, traits, gradients};
 

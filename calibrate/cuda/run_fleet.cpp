@@ -41,7 +41,7 @@ class CudaFleet : public RunFleet {
             throw Error(fmt::format("{} GPUs are asked for, {} are visible", gpus, visible), "--gpus",
                         "check CUDA_VISIBLE_DEVICES, or ask for fewer", ExitCode::failure);
         }
-        first_ = open_cuda_device();
+        first_ = open_cuda_device({});
         ranks_.resize(static_cast<std::size_t>(gpus));
         team_.run([&](int i) { rank(i).device = std::make_unique<CudaRunDevice>(i, gpus, trouble_, aborted_); });
     }
