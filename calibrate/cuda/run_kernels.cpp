@@ -78,9 +78,9 @@ RunKernels::Need RunKernels::need_of(const Event& event) const {
             return {work.read + work.written, work.read + work.written};
         }
         case EventKind::collective:
-            return {event.collective.bytes, event.collective.bytes};
+            return {event.collective.bytes, 0, event.collective.bytes};
         case EventKind::copy:
-            return {event.copy.bytes, event.copy.bytes};
+            return {event.copy.bytes, 0, event.copy.bytes};
         default:
             return {};
     }
@@ -109,9 +109,11 @@ void RunKernels::prepare(const Schedule& schedule, const TransformerShape& model
         const Need one = need_of(event);
         need.in = std::max(need.in, one.in);
         need.out = std::max(need.out, one.out);
+        need.arriving = std::max(need.arriving, one.arriving);
     }
     // Either all of it stays or all of it goes, so that it fits where it fitted before.
-    if (need.in > in_.bytes() || need.out > out_.bytes()) {
+    if (need.in > in_.bytes() || need.out > out_.bytes() || need.arriving > arriving_.bytes()) {
+        arriving_.reserve(need.arriving);
         if (in_.reserve(need.in)) fill_normal(compute_, static_cast<bf16*>(in_.base()), in_.bytes() / 2, 1);
         if (out_.reserve(need.out)) fill_normal(compute_, static_cast<bf16*>(out_.base()), out_.bytes() / 2, 2);
     }
@@ -130,7 +132,7 @@ void RunKernels::prepare(const Schedule& schedule, const TransformerShape& model
 }
 
 std::int64_t RunKernels::scratch_bytes() const {
-    return in_.bytes() + out_.bytes() + exponents_.bytes() + gemm_workspace_.bytes();
+    return in_.bytes() + out_.bytes() + arriving_.bytes() + exponents_.bytes() + gemm_workspace_.bytes();
 }
 
 void RunKernels::add_plan(const Attention& shape) {
@@ -282,7 +284,7 @@ void RunKernels::launch(const MemoryLaunch& work, cudaStream_t stream) {
 
 void RunKernels::collective(const Collective& op, const CommEnd& end, cudaStream_t stream) {
     if (end.ranks == 1) return;  // what a rank sends itself is there already
-    enqueue_collective(end, op.kind, op.bytes, in_.take(op.bytes), out_.take(op.bytes), stream);
+    enqueue_collective(end, op.kind, op.bytes, in_.take(op.bytes), arriving_.take(op.bytes), stream);
 }
 
 void RunKernels::copy(const Copy& op, HostBuffers& host, cudaStream_t stream) {
@@ -292,7 +294,7 @@ void RunKernels::copy(const Copy& op, HostBuffers& host, cudaStream_t stream) {
         check_cuda(cudaMemcpyAsync(pages, in_.take(op.bytes), bytes, cudaMemcpyDeviceToHost, stream),
                    "cudaMemcpyAsync");
     } else {
-        check_cuda(cudaMemcpyAsync(out_.take(op.bytes), pages, bytes, cudaMemcpyHostToDevice, stream),
+        check_cuda(cudaMemcpyAsync(arriving_.take(op.bytes), pages, bytes, cudaMemcpyHostToDevice, stream),
                    "cudaMemcpyAsync");
     }
 }

@@ -44,7 +44,7 @@ class RunKernels {
     using AttentionKey = std::tuple<std::int64_t, std::int64_t, int, int, int, bool, bool>;
     using GemmKey = std::tuple<std::int64_t, std::int64_t, std::int64_t, ProductRole>;
     struct Need {
-        std::int64_t in = 0, out = 0;
+        std::int64_t in = 0, out = 0, arriving = 0;
     };
     static AttentionKey key_of(const Attention& shape);
     static GemmKey key_of(const Event& event);
@@ -58,6 +58,9 @@ class RunKernels {
     CudnnHandle cudnn_;
     BlasHandle blas_;
     OperandRegion in_, out_;  ///< what kernels read, random numbers; and what they write
+    /// Where collectives and copies deliver, beside kernels that are running: a backward whose workspace changes under
+    /// it ends early.
+    OperandRegion arriving_;
     DeviceBuffer exponents_;  ///< log-sum-exp that backward reads
     DeviceBuffer gemm_workspace_;
     std::map<AttentionKey, AttentionCalls> attention_;
