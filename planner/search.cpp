@@ -5,6 +5,7 @@
 #include <oneapi/tbb/parallel_for.h>
 
 #include <algorithm>
+#include <cmath>
 #include <tuple>
 
 #include "models/training_step.hpp"
@@ -127,14 +128,22 @@ int departures(const Recipe& recipe, const Recipe& published) {
                  a.tiling.loss == b.tiling.loss, a.sharding.strategy == b.sharding.strategy);
 }
 
+int chunk_steps(const Recipe& recipe, const Recipe& published) {
+    const std::int64_t a = recipe.chunk_tokens.value;
+    const std::int64_t b = published.chunk_tokens.value;
+    if (a <= 0 || b <= 0) return 0;
+    return static_cast<int>(std::lround(std::fabs(std::log2(static_cast<double>(a) / static_cast<double>(b)))));
+}
+
 const Candidate* choose(const std::vector<Candidate>& candidates, double tie) {
     double fastest = 0;
     for (const Candidate& candidate : candidates) fastest = std::max(fastest, candidate.speed);
     const Candidate* chosen = nullptr;
     for (const Candidate& candidate : candidates) {
         if (candidate.speed < fastest * (1 - tie)) continue;
-        const bool nearer = chosen == nullptr || candidate.departures < chosen->departures;
-        const bool equally_near = chosen != nullptr && candidate.departures == chosen->departures;
+        const auto distance = [](const Candidate& c) { return std::pair(c.departures, c.chunk_steps); };
+        const bool nearer = chosen == nullptr || distance(candidate) < distance(*chosen);
+        const bool equally_near = chosen != nullptr && distance(candidate) == distance(*chosen);
         if (nearer || (equally_near && better(candidate, *chosen))) chosen = &candidate;
     }
     return chosen;

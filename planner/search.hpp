@@ -28,7 +28,8 @@ struct Bed {
 
 struct Candidate {
     Recipe recipe;
-    int departures = 0;  ///< settings that differ from the published recipe
+    int departures = 0;   ///< settings that differ from the published recipe
+    int chunk_steps = 0;  ///< doublings or halvings from the published chunk
     Evaluation evaluation;
     double speed = 0;  ///< tokens/s per GPU
     std::size_t family = 0, structure = 0;
@@ -40,8 +41,11 @@ bool better(const Candidate& a, const Candidate& b);
 
 /// Settings in which two recipes of one family differ.
 int departures(const Recipe& recipe, const Recipe& published);
+/// Factors of two between their FPDT chunks; 0 for other methods.
+int chunk_steps(const Recipe& recipe, const Recipe& published);
 
-/// Of candidates that are within `tie` of the fastest, those nearest to the published recipe; of these the better.
+/// Of candidates that are within `tie` of the fastest, those nearest to the published recipe (fewest settings, then
+/// the nearest chunk); of these the better.
 /// Nobody should leave what its authors have tested for a tenth of a percent.
 const Candidate* choose(const std::vector<Candidate>& candidates, double tie);
 

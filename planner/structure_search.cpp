@@ -77,6 +77,7 @@ StructureSearch::StructureSearch(const Structure& structure, std::size_t number,
 Candidate StructureSearch::evaluated(const Options& options) {
     Candidate candidate = evaluate(evaluator_, structure_.recipe(options), bed_);
     candidate.departures = departures(candidate.recipe, structure_.published);
+    candidate.chunk_steps = chunk_steps(candidate.recipe, structure_.published);
     candidate.family = structure_.family;
     candidate.structure = number_;
     candidate.index = index_of(options);

@@ -69,7 +69,7 @@ std::vector<HtmlPage::Fact> facts(const SweepSummary& summary) {
         }
     }
     const auto where = [&](const SweepRow& row) {
-        const std::string method = display_name(row.recipe.method);
+        std::string method = display_name(row.recipe.method);
         if (summary.benches.size() == 1) return method;
         return fmt::format("{}, {} on {}", method, row.model->name, machine(*row.cluster));
     };

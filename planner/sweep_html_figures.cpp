@@ -29,6 +29,16 @@ const SweepCell* cell_at(const SweepBench& bench, Method method, Tokens context)
 
 Line line_of(Method method) { return {display_name(method), colour_of(method), {}, 0, true, "", ~std::size_t{0}}; }
 
+/// "UPipe from 2,316 at 128K to 94.5 at 5.12M": the first and the last point of a line.
+std::string ends_of(const Line& line, const char* unit) {
+    const auto at = [&](const Line::Point& point) {
+        return fmt::format("{}{} at {}", three_digits(point.y), unit,
+                           approximate_tokens({static_cast<std::int64_t>(point.x)}));
+    };
+    if (line.points.size() == 1) return fmt::format("{} {}", line.name, at(line.points.front()));
+    return fmt::format("{} from {} to {}", line.name, at(line.points.front()), at(line.points.back()));
+}
+
 std::string interval(const SweepSpeed& speed) {
     return fmt::format("{} to {}", three_digits(speed.tokens_per_second_per_gpu_low),
                        three_digits(speed.tokens_per_second_per_gpu_high));
@@ -188,10 +198,11 @@ HtmlSection reach_section(const SweepBench& bench, const Grid& grid, const std::
     chart.parts.push_back(part);
     chart.x = linear_token_axis(most);
     HtmlSection section{"reach" + suffix, "How far each method goes", {}, {}, {}};
-    section.figures.push_back({"longest" + suffix, "Longest context of the sweep that fits",
-                               "Among the contexts of the sweep: headroom max-context finds the length itself.",
-                               fmt::format("Bars of the longest context in tokens: {}.", listed(items)), chart, table,
-                               false});
+    section.figures.push_back(
+        {"longest" + suffix, "Longest context of the sweep that fits",
+         "Among the contexts of the sweep: headroom max-context finds the length itself.",
+         fmt::format("Bars of the longest context of the sweep that each method fits, in tokens: {}.", listed(items)),
+         chart, table, false});
     return section;
 }
 
@@ -224,10 +235,7 @@ HtmlSection frontier_section(const SweepBench& bench, const Grid& grid, const st
         }
         if (line.points.empty()) continue;
         line.solid = line.points.size();
-        items.push_back(fmt::format("{} from {} at {} to {} at {}", line.name, three_digits(line.points.front().y),
-                                    approximate_tokens({static_cast<std::int64_t>(line.points.front().x)}),
-                                    three_digits(line.points.back().y),
-                                    approximate_tokens({static_cast<std::int64_t>(line.points.back().x)})));
+        items.push_back(ends_of(line, ""));
         chart.lines.push_back(std::move(line));
     }
     HtmlTable best = fastest_table(bench, grid, contexts);
@@ -276,10 +284,7 @@ HtmlSection need_section(const SweepBench& bench, const std::string& suffix) {
             most = std::max(most, context);
         }
         if (line.points.empty()) continue;
-        items.push_back(fmt::format("{} from {:.1f} GiB at {} to {:.1f} GiB at {}", line.name, line.points.front().y,
-                                    approximate_tokens({static_cast<std::int64_t>(line.points.front().x)}),
-                                    line.points.back().y,
-                                    approximate_tokens({static_cast<std::int64_t>(line.points.back().x)})));
+        items.push_back(ends_of(line, " GiB"));
         chart.lines.push_back(std::move(line));
     }
     if (chart.lines.empty()) {

@@ -198,7 +198,8 @@ TEST_CASE("an interrupted sweep leaves a page that says so") {
     const Outcome cut = run_shell(
         "\"$HEADROOM\" sweep --context 64K:8M:64K --batch 1,2,4,8 --method "
         "ulysses,upipe,usp,ring,native --set tiling.loss=off,auto,1024,2048,4096,8192 "
-        "--set tiling.mlp=off,auto,1024,2048,4096,8192 --format html -o '" +
+        "--set tiling.mlp=off,auto,1024,2048,4096,8192 --set sharding.degree=1,2,4,8 "
+        "--ulysses 1,2,4,8 --format html -o '" +
         path + "' & sleep 0.7; kill -INT $!; wait $!");
     CHECK(cut.status == 130);
     CHECK(contains(read_file(path), "The sweep was interrupted: "));

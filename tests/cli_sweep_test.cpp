@@ -160,7 +160,7 @@ TEST_CASE("an interrupt keeps whole rows and ends with 130") {
     const std::string sweep =
         "\"$HEADROOM\" sweep --context 64K:8M:64K --batch 1,2,4,8 --method "
         "ulysses,upipe,usp,ring,native --set tiling.loss=off,auto,1024,2048,4096,8192 "
-        "--set tiling.mlp=off,auto,1024,2048,4096,8192 -o '" +
+        "--set tiling.mlp=off,auto,1024,2048,4096,8192 --set sharding.degree=1,2,4,8 --ulysses 1,2,4,8 -o '" +
         path + "'";
     const Outcome cut = run_shell(sweep + " & sleep 0.7; kill -INT $!; wait $!");
     CHECK(cut.status == 130);

@@ -156,10 +156,11 @@ TEST_CASE("zsh completes commands, flags, values, lists and files") {
     if (!installed("zsh")) return;
     const TemporaryDirectory directory;
     directory.write("recipe.yaml", "");
-    const auto offers = offered_by_zsh(
-        directory, {"headroom pl", "headroom plan --heads", "headroom plan --cluster h100",
-                    "headroom sweep --method ring,u", "headroom sweep --format ", "headroom launch --target mega",
-                    "headroom show model qwen3-3", "headroom plan --recipe rec", "headroom max-context --con"});
+    const auto offers =
+        offered_by_zsh(directory, {"headroom pl", "headroom plan --heads", "headroom plan --cluster h100",
+                                   "headroom sweep --method ring,u", "headroom sweep --format ",
+                                   "headroom launch --target mega", "headroom show model qwen3-3",
+                                   "headroom plan --recipe rec", "headroom max-context --con", "headroom calibrate p"});
     CHECK(offers[0] == Words{"plan"});
     CHECK(offers[1] == Words{"--heads-per-stage"});
     CHECK(offers[2] == Words{"h100-pcie-80gb", "h100-sxm-80gb"});
@@ -169,6 +170,7 @@ TEST_CASE("zsh completes commands, flags, values, lists and files") {
     CHECK(offers[6] == Words{"qwen3-32b"});
     CHECK(has(offers[7], "recipe.yaml"));
     CHECK(!has(offers[8], "--context"));
+    CHECK(offers[9] == Words{"probes"});
 }
 
 TEST_CASE("fish completes commands, flags, values, lists and files") {
@@ -185,6 +187,7 @@ TEST_CASE("fish completes commands, flags, values, lists and files") {
     CHECK(offers("headroom show model qwen3-3") == Words{"qwen3-32b"});
     CHECK(has(offers("headroom plan --recipe rec"), "recipe.yaml"));
     CHECK(offers("headroom max-context --con").empty());
+    CHECK(has(offers("headroom calibrate fit rec"), "recipe.yaml"));
 }
 
 TEST_CASE("the manual page is set without a warning, and holds the examples of all commands") {

@@ -234,4 +234,35 @@ TEST_CASE("the page of a sweep over several machines in Chromium: the same") {
     check_in_browser(file, {13, 100, 12});
 }
 
+TEST_CASE("pages of sweeps with little in them: one row, nothing that fits, nothing valid, no step times") {
+    const auto program = find_chromium();
+    if (!program) {
+        MESSAGE("skipped: Chromium is not installed");
+        return;
+    }
+    Chromium browser(*program);
+    const TemporaryDirectory directory;
+    const std::string file = directory.path("page.html");
+    const std::vector<std::vector<std::string>> sweeps{
+        {"--context", "1M"},
+        {"--context", "40M,80M"},
+        {"--context", "1M", "--method", "ulysses", "--heads-per-stage", "8"},
+        {"--context", "256K,100000", "--method", "ulysses,upipe", "--cluster", "a100-sxm-80gb", "--attention-kernel",
+         "fa3"},
+    };
+    for (const auto& flags : sweeps) {
+        std::vector<std::string> words{"sweep", "--format", "html", "-o", file};
+        words.insert(words.end(), flags.begin(), flags.end());
+        CAPTURE(words);
+        REQUIRE(run_headroom(words).status == 0);
+        browser.open(file, 400, 1000, false);
+        const auto overflow = browser.evaluate(overflow_script);
+        CAPTURE(overflow.dump());
+        CHECK(overflow["wide"].empty());
+        CHECK(browser.evaluate(figures_script).size() >= 1);
+        for (const std::string& complaint : browser.complaints()) FAIL_CHECK(complaint);
+        check_structure(browser, {1, 0, 1});
+    }
+}
+
 }  // namespace headroom

@@ -175,6 +175,20 @@ TEST_CASE("of equals the recipe nearest to the published one is chosen") {
     CHECK(choose(candidates, 0) == candidates.data());
     CHECK(choose(candidates, 0.02) == &candidates[2]);
     CHECK(choose({}, 0.02) == nullptr);
+    // Equally many settings: the nearer chunk, then the faster.
+    std::vector<Candidate> chunks(3);
+    for (std::size_t i = 0; i < chunks.size(); ++i) {
+        chunks[i].departures = 1;
+        chunks[i].speed = 100 - 0.1 * static_cast<double>(i);
+        chunks[i].chunk_steps = i == 0 ? 4 : 3;
+    }
+    CHECK(choose(chunks, 0.005) == &chunks[1]);
+    Recipe published, chosen;
+    published.chunk_tokens = Tokens{64 * kibi};
+    chosen.chunk_tokens = Tokens{512 * kibi};
+    CHECK(chunk_steps(chosen, published) == 3);
+    CHECK(chunk_steps(published, chosen) == 3);
+    CHECK(chunk_steps({}, {}) == 0);
 }
 
 TEST_CASE("the longest context is the last step at which any recipe fits") {

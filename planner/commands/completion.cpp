@@ -108,7 +108,7 @@ Choices choices_of(const std::string& command, const Flag& flag) {
     if (placeholder == "DIR") return {Kind::directories, {}};
     if (name == "model") return {Kind::words, builtin_models(), !grid, grid};
     if (name == "cluster") return {Kind::words, builtin_clusters(), !grid, grid};
-    if (name == "calibration") return {Kind::words, builtin_calibrations(), true};
+    if (name == "calibration" || name == "base") return {Kind::words, builtin_calibrations(), true};
     if (name == "method") return {Kind::words, words_of(method_names), false, grid || placeholder == "METHODS"};
     if (name == "implementation") return {Kind::words, words_of(implementation_names), false, grid};
     if (name == "attention-kernel") return {Kind::words, words_of(attention_kernel_names), false, grid};
@@ -122,6 +122,7 @@ Choices choices_of(const std::string& command, const Flag& flag) {
 std::vector<Positional> positional_words(const std::string& command) {
     using Kind = Choices::Kind;
     if (command == "completion") return {{"bash"}, {"zsh"}, {"fish"}, {"man"}};
+    if (command == "calibrate") return {{"probes"}, {"fit", {Kind::files, {}}}};
     if (command == "show") {
         return {{"models"},
                 {"clusters"},
@@ -159,7 +160,7 @@ std::string bash_completion(const std::vector<Described>& described) {
         }
         const auto positionals = positional_words(command.name);
         for (const Positional& positional : positionals) {
-            if (positional.next.words.empty()) continue;
+            if (positional.next.kind == Choices::Kind::anything) continue;
             values += fmt::format("        {}) {}; return ;;\n", positional.word, bash_choices(positional.next));
         }
         cases += fmt::format(
@@ -217,7 +218,7 @@ std::string zsh_completion(const std::vector<Described>& described) {
             specifications += fmt::format(" \\\n            '1:what:({})'", words_text(positionals));
         }
         for (const Positional& positional : positionals) {
-            if (positional.next.words.empty()) continue;
+            if (positional.next.kind == Choices::Kind::anything) continue;
             before += fmt::format("        {}) next={} ;;\n", positional.word,
                                   in_single_quotes("2:name:" + zsh_choices(positional.next)));
         }
@@ -270,10 +271,10 @@ std::string fish_completion(const std::vector<Described>& described) {
         text += fmt::format("complete -c headroom -n '{}; and not __fish_seen_subcommand_from {}' -a '{}'\n", seen,
                             words_text(positionals), words_text(positionals));
         for (const Positional& positional : positionals) {
-            if (positional.next.words.empty()) continue;
+            if (positional.next.kind == Choices::Kind::anything) continue;
+            const bool files = positional.next.or_files || positional.next.kind == Choices::Kind::files;
             text += fmt::format("complete -c headroom -n '{}; and __fish_seen_subcommand_from {}' -a '{}'{}\n", seen,
-                                positional.word, fmt::join(positional.next.words, " "),
-                                positional.next.or_files ? " -F" : "");
+                                positional.word, fmt::join(positional.next.words, " "), files ? " -F" : "");
         }
     }
     return text;
