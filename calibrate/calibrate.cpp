@@ -108,7 +108,8 @@ ExitCode run_calibrate(const CalibrateOptions& options, const std::vector<std::s
         case CalibrateAction::probes:
             return run_probes(options, words, open);
         case CalibrateAction::fit:
-            throw Error("the fit needs no GPU", "headroom-calibrate", "headroom calibrate fit does it");
+        case CalibrateAction::compare:
+            throw Error("this needs no GPU", "headroom-calibrate", "headroom calibrate does it");
         case CalibrateAction::run:
         case CalibrateAction::check:
             break;

@@ -102,8 +102,24 @@ Flags fit_flags() {
     return {
         {"--base", {true, [](CalibrateOptions& o, const std::string& v) { o.base = v; }}},
         {"--name", {true, [](CalibrateOptions& o, const std::string& v) { o.name = v; }}},
+        {"--cluster", {true, [](CalibrateOptions& o, const std::string& v) { o.cluster_output = v; }}},
         {"--output", {true, [](CalibrateOptions& o, const std::string& v) { o.output = v; }}},
     };
+}
+
+double share_of(const std::string& text, const char* flag) {
+    double value = 0;
+    const char* end = text.data() + text.size();
+    const auto [stop, error] = std::from_chars(text.data(), end, value);
+    if (error != std::errc() || stop != end || !(value > 0) || value >= 1) {
+        throw Error(fmt::format("'{}' is no share below 1", text), flag, "write e.g. --tolerance 0.02");
+    }
+    return value;
+}
+
+Flags compare_flags() {
+    return {{"--tolerance",
+             {true, [](CalibrateOptions& o, const std::string& v) { o.tolerance = share_of(v, "--tolerance"); }}}};
 }
 
 void parse_flags(CalibrateOptions& options, const Flags& flags, bool positionals, const std::string& command,
@@ -165,6 +181,13 @@ CalibrateOptions parse_calibrate_options(const std::vector<std::string>& words) 
             throw Error("no probe file is named", "headroom calibrate fit",
                         "name what headroom calibrate probes wrote");
         }
+    } else if (action == "compare") {
+        options.action = CalibrateAction::compare;
+        parse_flags(options, compare_flags(), true, "headroom calibrate compare", rest);
+        if (options.action == CalibrateAction::compare && options.inputs.size() != 2) {
+            throw Error(fmt::format("two calibrations are compared, not {}", options.inputs.size()),
+                        "headroom calibrate compare", "name two files or built-in calibrations");
+        }
     } else if (action == "run") {
         options.action = CalibrateAction::run;
         parse_flags(options, run_flags(), false, "headroom calibrate run", rest);
@@ -185,6 +208,7 @@ CalibrateOptions parse_calibrate_options(const std::vector<std::string>& words) 
 std::string calibrate_help() {
     return "Usage: headroom calibrate probes [flags]\n"
            "       headroom calibrate fit FILE... [flags]\n"
+           "       headroom calibrate compare A B [--tolerance SHARE]\n"
            "       headroom calibrate run --method LIST --context LIST [flags]\n\n"
            "Measures this machine, one JSON line for each finished probe, fits a calibration file to such lines, and\n"
            "executes a method's lean schedule to compare it with its prediction.\n\n"
@@ -199,7 +223,11 @@ std::string calibrate_help() {
            "fit\n"
            "  --base NAME       calibration that says what was not probed (a built-in one)\n"
            "  --name NAME       cluster the calibration is for\n"
+           "  --cluster FILE    also a cluster file: the GPUs, their memory, and what NCCL takes of it\n"
            "  -o, --output FILE calibration file; otherwise standard output\n\n"
+           "compare\n"
+           "  --tolerance SHARE figures further apart are listed (default 0.02); exit status 1 when their spreads\n"
+           "                    do not say why\n\n"
            "run\n"
            "  --method LIST     ulysses, ring, usp, upipe, fpdt, native; commas between several\n"
            "  --context LIST    tokens of one sequence over all GPUs: 128K,256K\n"
@@ -235,6 +263,7 @@ bool needs_device(const CalibrateOptions& options) {
         case CalibrateAction::help:
         case CalibrateAction::version:
         case CalibrateAction::fit:
+        case CalibrateAction::compare:
             break;
     }
     return false;

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 #include <utility>
@@ -47,6 +48,7 @@ void read_provenance(ProbeFile& file, Json record, const std::string& where) {
 
 ProbeFile parse_probe_file(const std::string& text, const std::string& name) {
     ProbeFile file;
+    file.name = std::filesystem::path(name).filename().string();
     std::size_t begin = 0;
     for (std::size_t line = 1; begin < text.size(); ++line) {
         const std::size_t end = text.find('\n', begin);
