@@ -41,12 +41,12 @@ std::vector<std::string> list_of(const std::string& text, const char* flag) {
     return items;
 }
 
-int steps_of(const std::string& text) {
+int count_of(const std::string& text, const char* flag) {
     int value = 0;
     const char* end = text.data() + text.size();
     const auto [stop, error] = std::from_chars(text.data(), end, value);
     if (error != std::errc() || stop != end || value < 1 || value > 1000) {
-        throw Error(fmt::format("'{}' is no number of steps", text), "--steps", "use 1 to 1000");
+        throw Error(fmt::format("'{}' is no number from 1 to 1000", text), flag, "write a whole number");
     }
     return value;
 }
@@ -74,7 +74,7 @@ Flags run_flags() {
         {"--heads-per-stage", run_list(&RunOptions::heads_per_stage, "--heads-per-stage")},
         {"--chunk-tokens", run_list(&RunOptions::chunk_tokens, "--chunk-tokens")},
         {"--set", {true, [](CalibrateOptions& o, const std::string& v) { o.run.sets.push_back(v); }}},
-        {"--steps", {true, [](CalibrateOptions& o, const std::string& v) { o.run.steps = steps_of(v); }}},
+        {"--steps", {true, [](CalibrateOptions& o, const std::string& v) { o.run.steps = count_of(v, "--steps"); }}},
         {"--warm",
          {true, [](CalibrateOptions& o, const std::string& v) { o.run.warm_seconds = seconds_of(v, "--warm"); }}},
         {"--no-loss", {false, [](CalibrateOptions& o, const std::string&) { o.run.blocks_only = true; }}},
@@ -89,6 +89,7 @@ Flags probe_flags() {
     return {
         {"--list", {false, [](CalibrateOptions& o, const std::string&) { o.list = true; }}},
         {"--dry-run", {false, [](CalibrateOptions& o, const std::string&) { o.dry_run = true; }}},
+        {"--gpus", {true, [](CalibrateOptions& o, const std::string& v) { o.plan_gpus = count_of(v, "--gpus"); }}},
         {"--only", {true, [](CalibrateOptions& o, const std::string& v) { o.selection.only.push_back(v); }}},
         {"--skip", {true, [](CalibrateOptions& o, const std::string& v) { o.selection.skip.push_back(v); }}},
         {"--budget",
@@ -174,6 +175,10 @@ CalibrateOptions parse_calibrate_options(const std::vector<std::string>& words) 
         if (!options.resume.empty() && !options.output.empty()) {
             throw Error("--resume goes on in its own file", "--output", "leave --output out");
         }
+        if (options.plan_gpus > 0 && needs_device(options)) {
+            throw Error("the GPUs that are probed are those of the machine", "--gpus",
+                        "use it with --list or --dry-run, or set CUDA_VISIBLE_DEVICES");
+        }
     } else if (action == "fit") {
         options.action = CalibrateAction::fit;
         parse_flags(options, fit_flags(), true, "headroom calibrate fit", rest);
@@ -215,6 +220,7 @@ std::string calibrate_help() {
            "probes\n"
            "  --list            names of the probes, in the order they run; no GPU is needed\n"
            "  --dry-run         the same with the seconds and bytes they take; no GPU is needed\n"
+           "  --gpus N          with these two: for so many GPUs, of nodes of 8 (default 1)\n"
            "  --only GLOB       only these; may be repeated\n"
            "  --skip GLOB       not these; may be repeated\n"
            "  --budget SECONDS  leave out what does not fit in this time\n"

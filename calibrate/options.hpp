@@ -28,6 +28,7 @@ struct CalibrateOptions {
     CalibrateAction action = CalibrateAction::help;
     // probes
     bool list = false, dry_run = false;
+    int plan_gpus = 0;  ///< of the machine that is only planned for; 0: not said
     Selection selection;
     std::string resume;  ///< probe file to continue
     std::string output;  ///< -o; empty: standard output

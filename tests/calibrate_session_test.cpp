@@ -2,6 +2,7 @@
 // Sessions against a fake device, and the files they leave.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <limits>
 #include <set>
 
@@ -74,6 +75,24 @@ TEST_CASE("failures and waivers do not end a session; a lost device does") {
     CHECK(file.records.size() == 4);
     CHECK(file.records[1]["reason"] == "out of memory");
     CHECK(finished_probes(file) == std::vector<std::string>{"a", "c"});
+}
+
+TEST_CASE("what is waived says why, once for the same reason") {
+    const TemporaryDirectory directory;
+    FakeDevice device;
+    for (const char* name : {"a", "b"}) device.preparing[name] = [] { throw Waived("CUPTI is not here"); };
+    device.preparing["c"] = [] { throw Waived("another reason"); };
+    ProbeWriter writer = ProbeWriter::create(directory.path("p"));
+    writer.write(device.provenance());
+    std::vector<std::string> lines;
+    SessionOptions options = device.options();
+    options.progress = [&](const std::string& line) { lines.push_back(line); };
+    CHECK(run_session(device, {small_probe("a"), small_probe("b"), small_probe("c")}, writer, options).waived == 3);
+    const auto says = [&](std::string_view part) {
+        return std::count_if(lines.begin(), lines.end(), [&](const std::string& line) { return contains(line, part); });
+    };
+    CHECK(says("waived: CUPTI is not here") == 1);
+    CHECK(says("c waived: another reason") == 1);
 }
 
 TEST_CASE("Ctrl-C loses the running probe and no other") {

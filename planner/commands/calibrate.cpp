@@ -78,6 +78,7 @@ Synopsis calibrate_synopsis() {
     const FlagGroup probes{"probes",
                            {{"list", "", "names of the probes, in the order they run; no GPU is needed"},
                             {"dry-run", "", "the same with the seconds and bytes they take; no GPU is needed"},
+                            {"gpus", "N", "with these two: for so many GPUs, of nodes of 8 (default 1)"},
                             {"only", "GLOB", "only these", 0, true},
                             {"skip", "GLOB", "not these", 0, true},
                             {"budget", "SECONDS", "leave out what does not fit in this time"},
