@@ -64,17 +64,17 @@ std::int64_t bytes_per_element(RealKernel kernel) {
 
 }  // namespace
 
-KernelWork real_kernel(const Event& event) {
+MemoryLaunch real_kernel(const Event& event) {
     const MemoryBound& op = event.memory_bound;
     const std::int64_t launches = std::max(1, op.count);
-    KernelWork work{kernel_of(event), 0, op.read / launches, op.written / launches};
+    MemoryLaunch work{kernel_of(event), 0, op.read / launches, op.written / launches};
     if (const std::int64_t width = bytes_per_element(work.kernel); width > 0) {
         work.elements = (work.read + work.written) / width;
     }
     return work;
 }
 
-std::int64_t bytes_moved(const KernelWork& work) {
+std::int64_t bytes_moved(const MemoryLaunch& work) {
     const std::int64_t width = bytes_per_element(work.kernel);
     return width > 0 ? width * work.elements : work.read + work.written;
 }

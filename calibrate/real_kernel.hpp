@@ -24,16 +24,16 @@ enum class RealKernel : std::uint8_t {
 };
 
 /// One of the event's launches.
-struct KernelWork {
+struct MemoryLaunch {
     RealKernel kernel;
     std::int64_t elements;       ///< of the widest operand; 0 for copy and move
     std::int64_t read, written;  ///< bytes the event counts for one launch
 };
 
 /// The launches of a memory_bound event; all `count` are alike but for a remainder, which is left out.
-KernelWork real_kernel(const Event& event);
+MemoryLaunch real_kernel(const Event& event);
 /// Bytes that `work` moves when it is executed.
-std::int64_t bytes_moved(const KernelWork& work);
+std::int64_t bytes_moved(const MemoryLaunch& work);
 
 /// A linear layer's three products have their operands in different orders.
 enum class ProductRole : std::uint8_t {

@@ -25,16 +25,16 @@ Event memory_event(const char* name, MemoryKernel kernel, std::int64_t read, std
 }  // namespace
 
 TEST_CASE("a memory-bound event becomes the kernel of its name, over the bytes it counts") {
-    const KernelWork up = real_kernel(memory_event("attention output to fp32", MemoryKernel::eager, 300, 300));
+    const MemoryLaunch up = real_kernel(memory_event("attention output to fp32", MemoryKernel::eager, 300, 300));
     CHECK(up.kernel == RealKernel::cast_up);
     CHECK(up.elements == 100);  // 2 read, 4 written
     CHECK(real_kernel(memory_event("gradients from fp32", MemoryKernel::eager, 9, 9)).kernel == RealKernel::cast_down);
-    const KernelWork merge = real_kernel(memory_event("merge partial attention", MemoryKernel::eager, 500, 500));
+    const MemoryLaunch merge = real_kernel(memory_event("merge partial attention", MemoryKernel::eager, 500, 500));
     CHECK(merge.kernel == RealKernel::merge);
     CHECK(merge.elements == 100);  // fp32 sum read and written, bf16 block read
     CHECK(real_kernel(memory_event("copy in gradients", MemoryKernel::copy, 2, 4)).kernel == RealKernel::cast_up);
     CHECK(real_kernel(memory_event("copy out block", MemoryKernel::copy, 4, 4)).kernel == RealKernel::copy);
-    const KernelWork steps = real_kernel(memory_event("clip and AdamW", MemoryKernel::optimizer, 2400, 1600, 4));
+    const MemoryLaunch steps = real_kernel(memory_event("clip and AdamW", MemoryKernel::optimizer, 2400, 1600, 4));
     CHECK(steps.kernel == RealKernel::move);
     CHECK(steps.read == 600);
     CHECK(steps.written == 400);
@@ -51,7 +51,7 @@ TEST_CASE("every memory-bound event of the lean methods is executed with the byt
         for (const Event& event : schedule.events) {
             if (event.kind != EventKind::memory_bound || event.memory_bound.count == 0) continue;
             CAPTURE(event.name);
-            const KernelWork work = real_kernel(event);
+            const MemoryLaunch work = real_kernel(event);
             const double wanted =
                 static_cast<double>(event.memory_bound.read + event.memory_bound.written) / event.memory_bound.count;
             CHECK(static_cast<double>(bytes_moved(work)) == doctest::Approx(wanted).epsilon(0.001));

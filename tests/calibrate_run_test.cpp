@@ -2,10 +2,13 @@
 // calibrate run against a fleet that measures nothing: cases, records, failures and exit status.
 #include <doctest/doctest.h>
 
+#include <atomic>
 #include <sstream>
 
+#include "calibrate/host_facts.hpp"
 #include "calibrate/run/command.hpp"
 #include "calibrate/run/report.hpp"
+#include "calibrate/run/together.hpp"
 #include "calibrate/run/trouble.hpp"
 #include "configs/calibration.hpp"
 #include "tests/run_headroom.hpp"
@@ -261,6 +264,55 @@ TEST_CASE("a dry run prints predictions without a GPU, and says where headroom-c
     CHECK(contains(dry.out, "invalid: 7 heads per stage"));
     CHECK(run_headroom({"calibrate", "run", "--method", "ulysses"}).status == 2);
     CHECK(run_headroom({"calibrate", "run", "--context", "64K", "--method", "ulysses", "--steps", "0"}).status == 2);
+}
+
+TEST_CASE("a rank that fails frees the others, whether they look or hang") {
+    Team team(3, [](int) {});
+    Trouble trouble;
+    std::atomic<bool> aborted{false};
+    std::atomic<int> stopped{0};
+    const auto abort = [&] { aborted = true; };
+    const auto hang = [&] {  // as in a call of NCCL that waits for a peer; bounded, or a failing test would not end
+        const double begin = monotonic_seconds();
+        while (!aborted && monotonic_seconds() - begin < 10) {
+        }
+    };
+    const auto action = [&](int rank) {
+        if (rank == 1) throw Error("the GPU fell off", "'attention' in last block", "", ExitCode::failure);
+        if (rank == 0) {
+            while (true) {  // between launches it looks
+                try {
+                    trouble.check();
+                } catch (const Error&) {
+                    ++stopped;
+                    throw;
+                }
+            }
+        }
+        hang();
+        ++stopped;
+    };
+    CHECK_THROWS_AS(act_together(team, trouble, action, abort), Error);
+    CHECK(aborted);
+    CHECK(stopped == 2);
+    CHECK(std::string(trouble.error().what()) == "rank 1: the GPU fell off");
+
+    // The team goes on afterwards, and nothing is aborted that ends by itself.
+    trouble.reset(nullptr);
+    aborted = false;
+    std::atomic<int> ran{0};
+    act_together(
+        team, trouble, [&](int) { ++ran; }, abort);
+    CHECK(ran == 3);
+    CHECK_FALSE(aborted);
+
+    // Ctrl-C while all hang.
+    const std::atomic<bool> interrupted{true};
+    trouble.reset(&interrupted);
+    act_together(
+        team, trouble, [&](int) { hang(); }, abort);
+    CHECK(aborted);
+    CHECK(trouble.error().exit_code() == ExitCode::interrupted);
 }
 
 TEST_CASE("the first error of a case is kept, with its rank") {

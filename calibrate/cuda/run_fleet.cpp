@@ -4,9 +4,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
+#include <functional>
 #include <map>
-#include <thread>
+#include <mutex>
 
 #include "calibrate/cuda/device.hpp"
 #include "calibrate/cuda/errors.hpp"
@@ -14,12 +14,10 @@
 #include "calibrate/cuda/run_device.hpp"
 #include "calibrate/host_facts.hpp"
 #include "calibrate/rank_groups.hpp"
-#include "calibrate/team.hpp"
+#include "calibrate/run/together.hpp"
 
 namespace headroom {
 namespace {
-
-using namespace std::chrono_literals;
 
 /// A communicator serves every case whose group has the same members.
 struct GroupKey {
@@ -85,36 +83,8 @@ class CudaFleet : public RunFleet {
     };
     Rank& rank(int index) { return ranks_[static_cast<std::size_t>(index)]; }
 
-    /// action(rank) in all threads. The first failure ends the others: their communicators are aborted.
     void together(const std::function<void(int)>& action) {
-        std::atomic<bool> done{false};
-        std::thread supervisor([&] {
-            while (!done && !trouble_.any()) std::this_thread::sleep_for(5ms);
-            // Those who only compute notice by themselves; the rest hang in NCCL.
-            for (int i = 0; i < 100 && !done; ++i) std::this_thread::sleep_for(5ms);
-            if (!done && trouble_.any()) abort_all();
-        });
-        const auto end = [&] {
-            done = true;
-            supervisor.join();
-        };
-        try {
-            team_.run([&](int i) {
-                try {
-                    action(i);
-                } catch (const Error& error) {
-                    if (!trouble_.any()) trouble_.report(i, error);
-                    throw;
-                } catch (const std::exception& error) {
-                    trouble_.report(i, Error(error.what(), "", "", ExitCode::failure));
-                    throw;
-                }
-            });
-        } catch (...) {
-            end();
-            throw;
-        }
-        end();
+        act_together(team_, trouble_, action, [this] { abort_all(); });
     }
 
     void abort_all() {

@@ -33,7 +33,7 @@ std::int64_t key_elements(const Attention& a) { return a.key_len * a.kv_heads * 
 /// Bytes of one launch that only moves them: operands stay small beside the tensors, and a launch long.
 constexpr std::int64_t largest_move = 4 * gibi;
 
-bool only_moves(const KernelWork& work) { return work.kernel == RealKernel::move || work.kernel == RealKernel::copy; }
+bool only_moves(const MemoryLaunch& work) { return work.kernel == RealKernel::move || work.kernel == RealKernel::copy; }
 
 Attention part_of(const Attention& shape, const HeadSlice& slice) {
     Attention part = shape;
@@ -73,7 +73,7 @@ RunKernels::Need RunKernels::need_of(const Event& event) const {
         }
         case EventKind::memory_bound: {
             // In place or not, no operand is larger than what is moved.
-            const KernelWork work = real_kernel(event);
+            const MemoryLaunch work = real_kernel(event);
             if (only_moves(work)) return {std::min(work.read, largest_move), std::min(work.written, largest_move)};
             return {work.read + work.written, work.read + work.written};
         }
@@ -212,7 +212,7 @@ void RunKernels::gemm(const Event& event, cudaStream_t stream) {
 }
 
 void RunKernels::memory_bound(const Event& event, cudaStream_t stream) {
-    const KernelWork work = real_kernel(event);
+    const MemoryLaunch work = real_kernel(event);
     for (std::int32_t i = 0; i < event.memory_bound.count; ++i) {
         if (!only_moves(work)) {
             launch(work, stream);
@@ -225,7 +225,7 @@ void RunKernels::memory_bound(const Event& event, cudaStream_t stream) {
     }
 }
 
-void RunKernels::launch(const KernelWork& work, cudaStream_t stream) {
+void RunKernels::launch(const MemoryLaunch& work, cudaStream_t stream) {
     const auto elements = work.elements / 8 * 8;  // packs of 16 bytes
     const auto in = [&](std::int64_t bytes) { return in_.take(bytes); };
     const auto out = [&](std::int64_t bytes) { return out_.take(bytes); };

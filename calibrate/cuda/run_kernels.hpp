@@ -52,7 +52,7 @@ class RunKernels {
     Need need_of(const Attention& shape) const;
     void add_plan(const Attention& shape);
     void bind(const Attention& shape, AttentionCalls& calls);
-    void launch(const KernelWork& work, cudaStream_t stream);
+    void launch(const MemoryLaunch& work, cudaStream_t stream);
 
     cudaStream_t compute_;
     CudnnHandle cudnn_;
