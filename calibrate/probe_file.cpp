@@ -93,7 +93,8 @@ ProbeFile read_probe_file(const std::string& path) {
 void require_same_machine(const Json& before, const Json& now, const std::string& path) {
     // Clocks, times and command lines may differ; these make other figures.
     static const Json::json_pointer keys[]{Json::json_pointer("/gpus"), Json::json_pointer("/driver"),
-                                           Json::json_pointer("/libraries"), Json::json_pointer("/host/cpu")};
+                                           Json::json_pointer("/libraries"), Json::json_pointer("/host/cpu"),
+                                           Json::json_pointer("/job/gpus")};
     for (const auto& key : keys) {
         const Json old_value = before.contains(key) ? before.at(key) : Json();
         const Json new_value = now.contains(key) ? now.at(key) : Json();

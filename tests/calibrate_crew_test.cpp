@@ -196,6 +196,7 @@ TEST_CASE("a process that dies ends the session with its number, and what is wri
     Meeting meeting;
     const int port = free_port(2);
     auto leader = std::make_unique<FakeRank>(meeting, 1);
+    leader->failing = "collective/all_gather/1MiB/2/full";  // as it would, waiting in vain: the cause is the other's
     std::thread dying([&] {
         CrewMember member(place_of(1, 2, port), 20);
         FakeRank rank(meeting, 1);

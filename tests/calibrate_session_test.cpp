@@ -159,6 +159,9 @@ TEST_CASE("files that are no probe file, of another version or machine are refus
 
     const Json before = device.provenance();
     CHECK_NOTHROW(require_same_machine(before, device.provenance(), "f"));
+    Json more = before;
+    more["job"] = {{"gpus", 16}};
+    CHECK_THROWS_AS(require_same_machine(before, more, "f"), Error);
     device.driver = "590.0";
     CHECK_THROWS_AS(require_same_machine(before, device.provenance(), "f"), Error);
 }
