@@ -61,8 +61,11 @@ std::unique_ptr<Device> open_for(const JobPlace& place, const OpenDevice& open) 
 }
 
 ExitCode run_probes(const CalibrateOptions& options, const std::vector<std::string>& words, const OpenDevice& open) {
+    PlanMachine planned;
+    planned.gpus = std::max(options.plan_gpus, 1);
+    planned.gpus_per_node = std::min(planned.gpus, 8);
     const ProbePlan without_gpu =
-        plan_probes({}, options.selection);  // refuses a wrong selection before anything starts
+        plan_probes(planned, options.selection);  // refuses a wrong selection before anything starts
     if (options.list || options.dry_run) {
         fmt::print("{}", options.list ? list_text(without_gpu) : dry_run_text(without_gpu));
         return ExitCode::ok;
@@ -107,7 +110,8 @@ ExitCode run_calibrate(const CalibrateOptions& options, const std::vector<std::s
         case CalibrateAction::probes:
             return run_probes(options, words, open);
         case CalibrateAction::fit:
-            throw Error("the fit needs no GPU", "headroom-calibrate", "headroom calibrate fit does it");
+        case CalibrateAction::compare:
+            throw Error("this needs no GPU", "headroom-calibrate", "headroom calibrate does it");
         case CalibrateAction::run:
         case CalibrateAction::check:
             break;

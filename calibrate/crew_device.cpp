@@ -27,7 +27,8 @@ std::string from_hex(const std::string& text) {
     return bytes;
 }
 
-/// The same step on every process at once; the leader's part meanwhile, whose own error comes first.
+/// The same step on every process at once; the leader's part meanwhile. Its own error comes first, unless a process is
+/// gone: then whatever failed here only waited for it.
 template <class Own>
 std::vector<Json> together(Crew& crew, const Json& message, double patience, Own&& own) {
     crew.tell(message);
@@ -41,7 +42,7 @@ std::vector<Json> together(Crew& crew, const Json& message, double patience, Own
     try {
         answers = crew.answers(patience);
     } catch (...) {
-        if (!failure) failure = std::current_exception();
+        if (!failure || !crew.complete()) failure = std::current_exception();
     }
     if (failure) std::rethrow_exception(failure);
     return answers;

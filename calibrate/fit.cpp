@@ -8,14 +8,35 @@
 #include <functional>
 #include <map>
 
+#include "calibrate/fit_parts.hpp"
 #include "models/error.hpp"
 #include "simulator/rates.hpp"
 
 namespace headroom {
-namespace {
 
-/// Records of finished probes by name; a probe that ran in several sessions has several.
-using Records = std::map<std::string, std::vector<Json>>;
+double rate_of(const std::vector<Json>& records) {
+    std::vector<double> rates;
+    for (const Json& record : records) rates.push_back(record.at("rate_per_second"));
+    return quantile(rates, 0.5);
+}
+
+double seconds_of(const std::vector<Json>& records) {
+    std::vector<double> seconds;
+    for (const Json& record : records) seconds.push_back(record.at("seconds").at("median"));
+    return quantile(seconds, 0.5);
+}
+
+Constant measured(const std::vector<double>& values, double spread, std::string reference) {
+    Constant constant;
+    constant.value = quantile(values, 0.5);
+    constant.low = std::min(quantile(values, 0), constant.value * (1 - spread));
+    constant.high = std::max(quantile(values, 1), constant.value * (1 + spread));
+    constant.source = Source::measured;
+    constant.reference = std::move(reference);
+    return constant;
+}
+
+namespace {
 
 Records finished(const std::vector<ProbeFile>& files, std::vector<std::string>& left_out) {
     Records records;
@@ -31,29 +52,6 @@ Records finished(const std::vector<ProbeFile>& files, std::vector<std::string>& 
         }
     }
     return records;
-}
-
-double rate_of(const std::vector<Json>& records) {
-    std::vector<double> rates;
-    for (const Json& record : records) rates.push_back(record.at("rate_per_second"));
-    return quantile(rates, 0.5);
-}
-
-double seconds_of(const std::vector<Json>& records) {
-    std::vector<double> seconds;
-    for (const Json& record : records) seconds.push_back(record.at("seconds").at("median"));
-    return quantile(seconds, 0.5);
-}
-
-/// The median, a range over all values and at least `spread` wide.
-Constant measured(const std::vector<double>& values, double spread, std::string reference) {
-    Constant constant;
-    constant.value = quantile(values, 0.5);
-    constant.low = std::min(quantile(values, 0), constant.value * (1 - spread));
-    constant.high = std::max(quantile(values, 1), constant.value * (1 + spread));
-    constant.source = Source::measured;
-    constant.reference = std::move(reference);
-    return constant;
 }
 
 Attention shape_of(const Json& settings) {
@@ -171,6 +169,26 @@ void fit_memory(const Records& records, const std::string& label, FitResult& res
     if (!starts.empty() && quantile(starts, 0) > 0) result.kernel_start = measured(starts, 0.3, label);
 }
 
+/// Of the rate one GPU has alone, what each has when all of them copy.
+std::vector<double> shares_of_all(const Records& records) {
+    std::vector<double> shares;
+    for (const char* direction : {"to_host", "to_device"}) {
+        const std::string alone = fmt::format("host/copy/{}/pinned/128MiB/1", direction);
+        int most = 1;
+        double share = 0;
+        for (const auto& [name, same] : records) {
+            if (same.front()["kind"] != "host_copy" || !records.contains(alone)) continue;
+            const Json& settings = same.front()["settings"];
+            const int gpus = settings.value("gpus", 1);
+            if (gpus <= most || settings.at("direction") != direction || settings.at("memory") != "pinned") continue;
+            most = gpus;
+            share = rate_of(same) / gpus / rate_of(records.at(alone));
+        }
+        if (share > 0) shares.push_back(share);
+    }
+    return shares;
+}
+
 void fit_host(const Records& records, const std::string& label, FitResult& result) {
     const auto add = [&](const char* key, const std::vector<double>& values, double spread, const std::string& what) {
         if (!values.empty()) result.host.push_back({key, measured(values, spread, label + ", " + what)});
@@ -181,10 +199,12 @@ void fit_host(const Records& records, const std::string& label, FitResult& resul
                    name.ends_with("/1");
         });
     };
-    add("to_host", large("host/copy/to_host/pinned/"), 0.03, "128 MiB and 1 GiB");
-    add("to_device", large("host/copy/to_device/pinned/"), 0.03, "128 MiB and 1 GiB");
+    add("to_host", large("host/copy/to_host/pinned/"), 0.03, "one GPU");
+    add("to_device", large("host/copy/to_device/pinned/"), 0.03, "one GPU");
     add("pageable_fresh", large("host/copy/to_host/fresh/"), 0.15, "one thread");
-    add("pageable", large("host/copy/to_device/written/"), 0.15, "to the device, one thread");
+    add("pageable_to_host", large("host/copy/to_host/existing/"), 0.15, "one thread");
+    add("pageable_to_device", large("host/copy/to_device/written/"), 0.15, "one thread");
+    add("all_gpus", shares_of_all(records), 0.03, "pinned, against one GPU alone");
     add("zero_fill", large("host/zero_fill/"), 0.15, "memset by one thread");
     for (const char* gap : {"launch", "after_wait"}) {
         const auto found = records.find(fmt::format("host/gap/{}", gap));
@@ -217,10 +237,14 @@ FitResult fit_probes(const std::vector<ProbeFile>& files) {
                                     other.at(key).dump(), one.at(key).dump()),
                         "", "fit each kind of machine on its own");
         }
-        if (described == nullptr || file.provenance.at("libraries").size() > described->at("libraries").size()) {
-            described = &file.provenance;
-        }
+        // The one that says most, of these the latest, in whatever order the files are named.
+        const auto worth = [](const Json& provenance) {
+            return std::pair(provenance.at("libraries").size(), provenance.value("started", std::string()));
+        };
+        if (described == nullptr || worth(file.provenance) > worth(*described)) described = &file.provenance;
     }
+    for (const ProbeFile& file : files) result.files.push_back(file.name);
+    std::sort(result.files.begin(), result.files.end());
     const Records records = finished(files, result.left_out);
     if (records.empty() || described == nullptr) throw Error("no finished probe to fit", "", "run the probes again");
     const Json& gpu = described->at("gpus").at(0);
@@ -233,6 +257,17 @@ FitResult fit_probes(const std::vector<ProbeFile>& files) {
     fit_gemms(records, label, result);
     fit_memory(records, label, result);
     fit_host(records, label, result);
+    fit_links(records, label, result);
+    fit_overlaps(records, label, result);
+    fit_device_memory(files, records, result);
+    for (const ProbeFile& file : files) {
+        const Json& job = file.provenance.contains("job") ? file.provenance.at("job") : Json::object();
+        const int gpus = job.value("gpus_per_node", static_cast<int>(file.provenance.at("gpus").size()));
+        result.gpus = std::max(result.gpus, gpus);
+        result.host_bytes =
+            std::max(result.host_bytes, file.provenance.at("host").value("memory_bytes", std::int64_t{0}));
+    }
+    result.gpu_bytes = gpu.at("memory_bytes");
     return result;
 }
 

@@ -40,6 +40,24 @@ struct GemmFit {
     std::size_t probes;
 };
 
+/// A kind of collective among so many GPUs. `residuals` are of a size read from the table without it, `line` those of
+/// a start-up and a rate alone.
+struct LinkFit {
+    CollectiveKind kind;
+    int nodes;  ///< 1: inside a node
+    LinkCurve curve;
+    Residuals residuals, line;
+};
+
+/// Device bytes outside a framework's allocator.
+struct DeviceMemoryFit {
+    std::int64_t context = 0;       ///< CUDA's, before anything is launched; 0: not probed
+    int ranks = 0;                  ///< of the probe of NCCL; 0: not probed
+    std::int64_t communicator = 0;  ///< of all ranks, after its first gather and scatter
+    std::int64_t group = 0;         ///< of a further communicator, before its peers
+    std::int64_t peer_buffer = 0;   ///< per peer of its first all-to-all
+};
+
 struct HostFit {
     const char* key;  ///< in the calibration's host map
     Constant constant;
@@ -54,6 +72,13 @@ struct FitResult {
     Constant copy_rate, kernel_start;                          ///< value 0: not probed
     std::vector<std::pair<MemoryKernel, Constant>> shares;
     std::vector<HostFit> host;
+    std::vector<LinkFit> links;                  ///< by kind, nodes, ranks
+    Constant across_alpha, nic_rate, ring_rate;  ///< value 0: not probed
+    Constant exposed_collective_first, exposed_attention_first, collective_share;
+    DeviceMemoryFit memory;
+    int gpus = 1;  ///< of the largest machine among the files
+    std::int64_t gpu_bytes = 0, host_bytes = 0;
+    std::vector<std::string> files;     ///< names of the probe files
     std::vector<std::string> left_out;  ///< failed probes, and clocks that fell
 };
 
@@ -62,5 +87,9 @@ FitResult fit_probes(const std::vector<ProbeFile>& files);
 
 /// A calibration file on top of `base`: what was probed is MEASURED or FITTED, the rest is the base's.
 std::string calibration_text(const FitResult& fit, const Calibration& base, const std::string& machine);
+
+/// A cluster file on top of the built-in cluster `base`: the machine's GPUs, its memory, and NCCL's bytes outside the
+/// allocator where they were probed.
+std::string cluster_text(const FitResult& fit, const std::string& base);
 
 }  // namespace headroom

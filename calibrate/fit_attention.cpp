@@ -90,7 +90,8 @@ AttentionCurve best_curve(const std::vector<AttentionPoint>& points, int process
         for (int tail = 0; tail <= (causal ? 20 : 0); ++tail) {
             const Grid grid{0, fall * 0.01, tail * 0.05};
             const std::vector<double> units = units_of(points, grid.fall, grid.tail, processors);
-            for (int step = 0; step <= 200; ++step) {
+            // Beyond 2 a shorter sequence would take longer, below the lengths that are fitted.
+            for (int step = 0; step <= 100; ++step) {
                 const double p = 1.0 + step * 0.01;
                 const std::optional<Linear> linear = solve(points, units, p);
                 if (!linear || linear->squares >= least) continue;

@@ -41,12 +41,12 @@ std::vector<std::string> list_of(const std::string& text, const char* flag) {
     return items;
 }
 
-int steps_of(const std::string& text) {
+int count_of(const std::string& text, const char* flag) {
     int value = 0;
     const char* end = text.data() + text.size();
     const auto [stop, error] = std::from_chars(text.data(), end, value);
     if (error != std::errc() || stop != end || value < 1 || value > 1000) {
-        throw Error(fmt::format("'{}' is no number of steps", text), "--steps", "use 1 to 1000");
+        throw Error(fmt::format("'{}' is no number from 1 to 1000", text), flag, "write a whole number");
     }
     return value;
 }
@@ -74,7 +74,7 @@ Flags run_flags() {
         {"--heads-per-stage", run_list(&RunOptions::heads_per_stage, "--heads-per-stage")},
         {"--chunk-tokens", run_list(&RunOptions::chunk_tokens, "--chunk-tokens")},
         {"--set", {true, [](CalibrateOptions& o, const std::string& v) { o.run.sets.push_back(v); }}},
-        {"--steps", {true, [](CalibrateOptions& o, const std::string& v) { o.run.steps = steps_of(v); }}},
+        {"--steps", {true, [](CalibrateOptions& o, const std::string& v) { o.run.steps = count_of(v, "--steps"); }}},
         {"--warm",
          {true, [](CalibrateOptions& o, const std::string& v) { o.run.warm_seconds = seconds_of(v, "--warm"); }}},
         {"--no-loss", {false, [](CalibrateOptions& o, const std::string&) { o.run.blocks_only = true; }}},
@@ -117,6 +117,7 @@ Flags probe_flags() {
     return {
         {"--list", {false, [](CalibrateOptions& o, const std::string&) { o.list = true; }}},
         {"--dry-run", {false, [](CalibrateOptions& o, const std::string&) { o.dry_run = true; }}},
+        {"--gpus", {true, [](CalibrateOptions& o, const std::string& v) { o.plan_gpus = count_of(v, "--gpus"); }}},
         {"--only", {true, [](CalibrateOptions& o, const std::string& v) { o.selection.only.push_back(v); }}},
         {"--skip", {true, [](CalibrateOptions& o, const std::string& v) { o.selection.skip.push_back(v); }}},
         {"--budget",
@@ -130,8 +131,24 @@ Flags fit_flags() {
     return {
         {"--base", {true, [](CalibrateOptions& o, const std::string& v) { o.base = v; }}},
         {"--name", {true, [](CalibrateOptions& o, const std::string& v) { o.name = v; }}},
+        {"--cluster", {true, [](CalibrateOptions& o, const std::string& v) { o.cluster_output = v; }}},
         {"--output", {true, [](CalibrateOptions& o, const std::string& v) { o.output = v; }}},
     };
+}
+
+double share_of(const std::string& text, const char* flag) {
+    double value = 0;
+    const char* end = text.data() + text.size();
+    const auto [stop, error] = std::from_chars(text.data(), end, value);
+    if (error != std::errc() || stop != end || !(value > 0) || value >= 1) {
+        throw Error(fmt::format("'{}' is no share below 1", text), flag, "write e.g. --tolerance 0.02");
+    }
+    return value;
+}
+
+Flags compare_flags() {
+    return {{"--tolerance",
+             {true, [](CalibrateOptions& o, const std::string& v) { o.tolerance = share_of(v, "--tolerance"); }}}};
 }
 
 void parse_flags(CalibrateOptions& options, const Flags& flags, bool positionals, const std::string& command,
@@ -187,12 +204,23 @@ CalibrateOptions parse_calibrate_options(const std::vector<std::string>& words) 
         if (!options.resume.empty() && !options.output.empty()) {
             throw Error("--resume goes on in its own file", "--output", "leave --output out");
         }
+        if (options.plan_gpus > 0 && needs_device(options)) {
+            throw Error("the GPUs that are probed are those of the machine", "--gpus",
+                        "use it with --list or --dry-run, or set CUDA_VISIBLE_DEVICES");
+        }
     } else if (action == "fit") {
         options.action = CalibrateAction::fit;
         parse_flags(options, fit_flags(), true, "headroom calibrate fit", rest);
         if (options.action == CalibrateAction::fit && options.inputs.empty()) {
             throw Error("no probe file is named", "headroom calibrate fit",
                         "name what headroom calibrate probes wrote");
+        }
+    } else if (action == "compare") {
+        options.action = CalibrateAction::compare;
+        parse_flags(options, compare_flags(), true, "headroom calibrate compare", rest);
+        if (options.action == CalibrateAction::compare && options.inputs.size() != 2) {
+            throw Error(fmt::format("two calibrations are compared, not {}", options.inputs.size()),
+                        "headroom calibrate compare", "name two files or built-in calibrations");
         }
     } else if (action == "run") {
         options.action = CalibrateAction::run;
@@ -217,6 +245,7 @@ CalibrateOptions parse_calibrate_options(const std::vector<std::string>& words) 
 std::string calibrate_help() {
     return "Usage: headroom calibrate probes [flags]\n"
            "       headroom calibrate fit FILE... [flags]\n"
+           "       headroom calibrate compare A B [--tolerance SHARE]\n"
            "       headroom calibrate run --method LIST --context LIST [flags]\n"
            "       headroom calibrate check [flags]\n\n"
            "Measures this machine, one JSON line for each finished probe, fits a calibration file to such lines,\n"
@@ -225,6 +254,7 @@ std::string calibrate_help() {
            "probes\n"
            "  --list            names of the probes, in the order they run; no GPU is needed\n"
            "  --dry-run         the same with the seconds and bytes they take; no GPU is needed\n"
+           "  --gpus N          with these two: for so many GPUs, of nodes of 8 (default 1)\n"
            "  --only GLOB       only these; may be repeated\n"
            "  --skip GLOB       not these; may be repeated\n"
            "  --budget SECONDS  leave out what does not fit in this time\n"
@@ -233,7 +263,11 @@ std::string calibrate_help() {
            "fit\n"
            "  --base NAME       calibration that says what was not probed (a built-in one)\n"
            "  --name NAME       cluster the calibration is for\n"
+           "  --cluster FILE    also a cluster file: the GPUs, their memory, and what NCCL takes of it\n"
            "  -o, --output FILE calibration file; otherwise standard output\n\n"
+           "compare\n"
+           "  --tolerance SHARE figures further apart are listed (default 0.02); exit status 1 when their spreads\n"
+           "                    do not say why\n\n"
            "run\n"
            "  --method LIST     ulysses, ring, usp, upipe, fpdt, native; commas between several\n"
            "  --context LIST    tokens of one sequence over all GPUs: 128K,256K\n"
@@ -278,6 +312,7 @@ bool needs_device(const CalibrateOptions& options) {
         case CalibrateAction::help:
         case CalibrateAction::version:
         case CalibrateAction::fit:
+        case CalibrateAction::compare:
             break;
     }
     return false;

@@ -9,7 +9,7 @@
 
 namespace headroom {
 
-enum class CalibrateAction { help, version, probes, fit, run, check };
+enum class CalibrateAction { help, version, probes, fit, run, check, compare };
 
 /// What `run` executes. Values are kept as typed: names, sizes and recipe keys are read where models are known.
 struct RunOptions {
@@ -34,12 +34,16 @@ struct CalibrateOptions {
     CalibrateAction action = CalibrateAction::help;
     // probes
     bool list = false, dry_run = false;
+    int plan_gpus = 0;  ///< of the machine that is only planned for; 0: not said
     Selection selection;
     std::string resume;  ///< probe file to continue
     std::string output;  ///< -o; empty: standard output
     // fit
     std::vector<std::string> inputs;  ///< probe files
     std::string base, name;           ///< calibration to start from, and the name of the new one
+    std::string cluster_output;       ///< file for the cluster; empty: none is written
+    // compare
+    double tolerance = 0.02;
     RunOptions run;
     CheckOptions check;
 };

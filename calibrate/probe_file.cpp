@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 #include <utility>
@@ -47,6 +48,7 @@ void read_provenance(ProbeFile& file, Json record, const std::string& where) {
 
 ProbeFile parse_probe_file(const std::string& text, const std::string& name) {
     ProbeFile file;
+    file.name = std::filesystem::path(name).filename().string();
     std::size_t begin = 0;
     for (std::size_t line = 1; begin < text.size(); ++line) {
         const std::size_t end = text.find('\n', begin);
@@ -91,7 +93,8 @@ ProbeFile read_probe_file(const std::string& path) {
 void require_same_machine(const Json& before, const Json& now, const std::string& path) {
     // Clocks, times and command lines may differ; these make other figures.
     static const Json::json_pointer keys[]{Json::json_pointer("/gpus"), Json::json_pointer("/driver"),
-                                           Json::json_pointer("/libraries"), Json::json_pointer("/host/cpu")};
+                                           Json::json_pointer("/libraries"), Json::json_pointer("/host/cpu"),
+                                           Json::json_pointer("/job/gpus")};
     for (const auto& key : keys) {
         const Json old_value = before.contains(key) ? before.at(key) : Json();
         const Json new_value = now.contains(key) ? now.at(key) : Json();

@@ -11,6 +11,7 @@
 namespace headroom {
 
 struct ProbeFile {
+    std::string name;            ///< without the folder
     Json provenance;             ///< of the last session in the file
     std::vector<Json> records;   ///< {"record": "probe", ...}, in file order
     std::int64_t whole_bytes{};  ///< up to the end of the last complete line

@@ -107,6 +107,7 @@ Json run_probe(Device& device, const Probe& probe, const SessionOptions& options
 SessionResult run_session(Device& device, const std::vector<Probe>& probes, ProbeWriter& writer,
                           const SessionOptions& options) {
     SessionResult result;
+    std::string waived;  // the last reason
     double left = 0;
     for (const Probe& probe : probes) left += estimated_seconds(probe);
     for (std::size_t i = 0; i < probes.size(); ++i) {
@@ -121,8 +122,13 @@ SessionResult run_session(Device& device, const std::vector<Probe>& probes, Prob
             writer.write(record);
             const std::string status = record["status"];
             ++(status == "ok" ? result.ok : status == "waived" ? result.waived : result.failed);
-            if (status == "failed" && options.progress) {
-                options.progress(fmt::format("{} failed: {}", probe.name, record["reason"].get<std::string>()));
+            if (status != "ok" && options.progress) {
+                const std::string reason = record["reason"];
+                // Probes that need what is not here say so once, not each.
+                if (status == "failed" || reason != waived) {
+                    options.progress(fmt::format("{} {}: {}", probe.name, status, reason));
+                }
+                if (status == "waived") waived = reason;
             }
         } catch (const Interrupted&) {
             result.interrupted = true;

@@ -96,10 +96,16 @@ void read_curve(AttentionCurve& curve, const Value& value) {
 void read_kernel(AttentionKernelConstants& kernel, const Value& value) {
     kernel = {};
     if (value.kind == Value::Kind::scalar && value.text == "none") return;  // does not run on this architecture
-    const Map map(value, {"ring_overlap", "ring_overlap_source", "head_dim_64", "head_dim_256", "forward", "backward"});
+    const Map map(value, {"ring_overlap", "ring_overlap_source", "exposed", "head_dim_64", "head_dim_256", "forward",
+                          "backward"});
     static constexpr std::array<std::string_view, 2> overlaps{"hidden", "serialised"};
     kernel.ring_overlap = static_cast<Overlap>(choice(map.need("ring_overlap"), overlaps));
     kernel.ring_overlap_source = static_cast<Source>(choice(map.need("ring_overlap_source"), source_names));
+    map.with("exposed", [&](const Value& v) {
+        const Map orders(v, {"collective_first", "attention_first"});
+        kernel.exposed_collective_first = constant(orders.need("collective_first"), ratio);
+        kernel.exposed_attention_first = constant(orders.need("attention_first"), ratio);
+    });
     map.with("head_dim_64", [&](const Value& v) { kernel.head_dim_64 = number(v); });
     map.with("head_dim_256", [&](const Value& v) { kernel.head_dim_256 = number(v); });
     for (std::size_t backward = 0; backward < 2; ++backward) {
@@ -135,20 +141,32 @@ void read_memory(MemoryConstants& memory, const Value& value) {
     });
 }
 
-void read_links(std::array<LinkCurve, 4>& links, const Value& value) {
+LinkCurve link_curve(const Value& value, bool with_groups) {
+    const Map keys(value, with_groups
+                              ? std::vector<std::string>{"alpha", "alpha_idle", "rate", "ranks", "table", "groups"}
+                              : std::vector<std::string>{"alpha", "alpha_idle", "rate", "ranks", "table"});
+    LinkCurve link;
+    link.alpha = constant(keys.need("alpha"), microseconds);
+    link.alpha_idle = constant(keys.need("alpha_idle"), microseconds);
+    link.rate = constant(keys.need("rate"), gb_per_s);
+    link.ranks = static_cast<int>(integer(keys.need("ranks")));
+    for (const Value& row : list(keys.need("table"), 0)) {
+        const auto& pair = list(row, 2);
+        link.points.push_back({number(pair[0]), number(pair[1]) * 1e-6});
+    }
+    return link;
+}
+
+void read_links(Calibration& calibration, const Value& value) {
     const Map map(value, {link_names.begin(), link_names.end()});
-    for (std::size_t i = 0; i < links.size(); ++i) {
+    for (std::size_t i = 0; i < calibration.links.size(); ++i) {
         map.with(link_names[i], [&](const Value& v) {
-            const Map keys(v, {"alpha", "alpha_idle", "rate", "ranks", "table"});
-            LinkCurve& link = links[i];
-            link.alpha = constant(keys.need("alpha"), microseconds);
-            link.alpha_idle = constant(keys.need("alpha_idle"), microseconds);
-            link.rate = constant(keys.need("rate"), gb_per_s);
-            link.ranks = static_cast<int>(integer(keys.need("ranks")));
-            link.points.clear();
-            for (const Value& row : list(keys.need("table"), 0)) {
-                const auto& pair = list(row, 2);
-                link.points.push_back({number(pair[0]), number(pair[1]) * 1e-6});
+            calibration.links[i] = link_curve(v, true);
+            calibration.smaller_groups[i].clear();
+            if (const Value* groups = find(v, "groups")) {
+                for (const Value& group : list(*groups, 0)) {
+                    calibration.smaller_groups[i].push_back(link_curve(group, false));
+                }
             }
         });
     }
@@ -172,7 +190,8 @@ void read_host(HostConstants& host, const Value& value) {
         {"to_device", &HostConstants::to_device, gb_per_s},
         {"all_gpus", &HostConstants::all_gpus, ratio},
         {"pageable_fresh", &HostConstants::pageable_fresh, gb_per_s},
-        {"pageable", &HostConstants::pageable, gb_per_s},
+        {"pageable_to_host", &HostConstants::pageable_to_host, gb_per_s},
+        {"pageable_to_device", &HostConstants::pageable_to_device, gb_per_s},
         {"zero_fill", &HostConstants::zero_fill, gb_per_s},
         {"tokenise", &HostConstants::tokenise, microseconds},
         {"launch", &HostConstants::launch, microseconds},
@@ -260,7 +279,7 @@ Calibration read(const std::string& text_of_file, const std::string& file, const
     });
     map.with("gemm", [&](const Value& v) { read_gemm(result.gemm, v); });
     map.with("memory", [&](const Value& v) { read_memory(result.memory, v); });
-    map.with("links", [&](const Value& v) { read_links(result.links, v); });
+    map.with("links", [&](const Value& v) { read_links(result, v); });
     map.with("across_nodes", [&](const Value& v) { read_across(result.across_nodes, v); });
     map.with("collective_share", [&](const Value& v) { result.collective_share = constant(v, ratio); });
     map.with("host", [&](const Value& v) { read_host(result.host, v); });

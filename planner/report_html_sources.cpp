@@ -143,7 +143,8 @@ void add_host(ConstantTable& table, const HostConstants& host) {
     table.add("pinned copy to the device, one GPU", host.to_device, 1e9, "GB/s");
     table.add("share of it when all GPUs copy", host.all_gpus, 1, "");
     table.add("pageable copy into new memory", host.pageable_fresh, 1e9, "GB/s");
-    table.add("pageable copy", host.pageable, 1e9, "GB/s");
+    table.add("pageable copy to the host", host.pageable_to_host, 1e9, "GB/s");
+    table.add("pageable copy to the device", host.pageable_to_device, 1e9, "GB/s");
     table.add("filling host memory with zeros", host.zero_fill, 1e9, "GB/s");
     table.add("tokenising", host.tokenise, 1e-6, "us per token");
     table.add("launch of one kernel", host.launch, 1e-6, "us");

@@ -27,6 +27,16 @@ void for_each_constant(Calibrated& calibration, Visit&& visit) {
             }
         }
     }
+    for (std::size_t kernel = 0; kernel < calibration.attention.size(); ++kernel) {
+        const std::string name = std::string("attention.") + std::string(attention_kernel_names[kernel]) + ".exposed";
+        auto& constants = calibration.attention[kernel];
+        if (constants.exposed_collective_first.value > 0) {
+            visit(name + ".collective_first", share, constants.exposed_collective_first);
+        }
+        if (constants.exposed_attention_first.value > 0) {
+            visit(name + ".attention_first", share, constants.exposed_attention_first);
+        }
+    }
     for (auto& point : calibration.gemm.points) {
         visit("gemm.m" + std::to_string(point.m) + ".n" + std::to_string(point.n) + ".k" + std::to_string(point.k),
               flops, point.rate);
@@ -42,6 +52,12 @@ void for_each_constant(Calibrated& calibration, Visit&& visit) {
         visit(name + ".alpha", time, link.alpha);
         visit(name + ".alpha_idle", time, link.alpha_idle);
         visit(name + ".rate", rate, link.rate);
+        for (auto& group : calibration.smaller_groups[i]) {
+            const std::string of = name + ".of" + std::to_string(group.ranks);
+            visit(of + ".alpha", time, group.alpha);
+            visit(of + ".alpha_idle", time, group.alpha_idle);
+            visit(of + ".rate", rate, group.rate);
+        }
     }
     auto& across = calibration.across_nodes;
     visit("across_nodes.alpha", time, across.alpha);
@@ -52,7 +68,8 @@ void for_each_constant(Calibrated& calibration, Visit&& visit) {
     visit("host.to_device", rate, host.to_device);
     visit("host.all_gpus", share, host.all_gpus);
     visit("host.pageable_fresh", rate, host.pageable_fresh);
-    visit("host.pageable", rate, host.pageable);
+    visit("host.pageable_to_host", rate, host.pageable_to_host);
+    visit("host.pageable_to_device", rate, host.pageable_to_device);
     visit("host.zero_fill", rate, host.zero_fill);
     visit("host.tokenise", time, host.tokenise);
     visit("host.launch", time, host.launch);
@@ -94,10 +111,12 @@ Calibration derive(const Calibration& from, const Cluster& to, double doubt) {
     }
     for (auto& point : result.gemm.points) scale(point.rate, compute);
     scale(result.memory.copy_rate, memory);
-    for (auto& link : result.links) {
+    const auto scale_link = [&](LinkCurve& link) {
         scale(link.rate, nvlink);
         for (auto& point : link.points) point.seconds /= nvlink;
-    }
+    };
+    for (auto& link : result.links) scale_link(link);
+    for (auto& groups : result.smaller_groups) std::for_each(groups.begin(), groups.end(), scale_link);
     scale(result.across_nodes.nic_rate, nic);
     scale(result.across_nodes.ring_rate, nic);
     scale(result.host.to_host, pcie);
@@ -148,14 +167,19 @@ void check(const Calibration& calibration) {
                         [](const GemmPoint& a, const GemmPoint& b) { return a.n != b.n ? a.n < b.n : a.m < b.m; })) {
         refuse("gemm", "the table must be sorted by n, then m");
     }
-    for (std::size_t i = 0; i < calibration.links.size(); ++i) {
-        const auto& table = calibration.links[i].points;
-        const std::string name = std::string("links.") + std::string(link_names[i]);
+    const auto check_table = [&](const std::string& name, const std::vector<LinkPoint>& table) {
         if (table.empty()) refuse(name, "the table is empty");
         for (std::size_t j = 1; j < table.size(); ++j) {
             if (table[j].bytes <= table[j - 1].bytes || table[j].seconds < table[j - 1].seconds) {
                 refuse(name, "more bytes must not take less time");
             }
+        }
+    };
+    for (std::size_t i = 0; i < calibration.links.size(); ++i) {
+        const std::string name = std::string("links.") + std::string(link_names[i]);
+        check_table(name, calibration.links[i].points);
+        for (const LinkCurve& group : calibration.smaller_groups[i]) {
+            check_table(name + ".of" + std::to_string(group.ranks), group.points);
         }
     }
 }

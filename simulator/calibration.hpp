@@ -62,6 +62,9 @@ struct AttentionKernelConstants {
     double head_dim_64 = 1, head_dim_256 = 1;
     Overlap ring_overlap = Overlap::serialised;
     Source ring_overlap_source = Source::assumed;
+    /// Share of the shorter of the kernel and a collective beside it that is not hidden, by which was launched first;
+    /// value 0: not measured.
+    Constant exposed_collective_first, exposed_attention_first;
     bool known() const { return curves[0][0].known() || curves[0][1].known(); }
 };
 
@@ -109,7 +112,8 @@ struct HostConstants {
     Constant to_host, to_device;  ///< pinned, one GPU copying, bytes/s
     Constant all_gpus;            ///< share of that rate left when every GPU of the node copies
     Constant pageable_fresh;      ///< into memory whose pages fault during the copy, bytes/s
-    Constant pageable;            ///< memory that exists, bytes/s
+    Constant pageable_to_host;    ///< into pageable memory that exists, bytes/s
+    Constant pageable_to_device;  ///< from pageable memory, bytes/s
     Constant zero_fill;           ///< one CPU thread, bytes/s
     Constant tokenise;            ///< seconds per token
     Constant launch;              ///< host time of one kernel launch, seconds
@@ -135,7 +139,8 @@ struct Calibration {
     std::array<AttentionKernelConstants, 3> attention;  ///< by AttentionKernel
     GemmConstants gemm;
     MemoryConstants memory;
-    std::array<LinkCurve, 4> links;  ///< by CollectiveKind, barrier excepted
+    std::array<LinkCurve, 4> links;  ///< by CollectiveKind, barrier excepted; of the largest group inside a node
+    std::array<std::vector<LinkCurve>, 4> smaller_groups;  ///< of a node's GPUs, where they were measured
     AcrossNodes across_nodes;
     HostConstants host;
     Constant collective_share;  ///< share of the SMs that a running NCCL kernel holds

@@ -132,7 +132,7 @@ OpCost cost_of(const Event& event, Phase phase, const Calibration& calibration, 
             if (group.crosses()) {
                 cost.domain = bits(Domain::across_nodes);
             } else if (group.ranks > 1 && op.kind != CollectiveKind::send_recv &&
-                       group.ranks != calibration.links[static_cast<std::size_t>(op.kind)].ranks) {
+                       group.ranks != link_of(calibration, op.kind, group.ranks).ranks) {
                 cost.domain = bits(Domain::group_size);
             }
             break;

@@ -144,12 +144,20 @@ double table_seconds(const std::vector<LinkPoint>& points, double bytes) {
     return a.seconds * std::pow(b.seconds / a.seconds, std::log(bytes / a.bytes) / std::log(b.bytes / a.bytes));
 }
 
+const LinkCurve& link_of(const Calibration& calibration, CollectiveKind kind, int ranks) {
+    const auto index = static_cast<std::size_t>(kind);
+    for (const LinkCurve& group : calibration.smaller_groups[index]) {
+        if (group.ranks == ranks) return group;
+    }
+    return calibration.links[index];
+}
+
 double collective_seconds(const Calibration& calibration, const Collective& op, const GroupShape& group) {
     const AcrossNodes& across = calibration.across_nodes;
     if (op.kind == CollectiveKind::barrier) {
         return calibration.host.barrier.value + (group.crosses() ? across.alpha.value : 0.0);
     }
-    const LinkCurve& link = calibration.links[static_cast<std::size_t>(op.kind)];
+    const LinkCurve& link = link_of(calibration, op.kind, group.ranks);
     const double bytes = real(op.bytes);
     const double ranks = group.ranks;
     if (op.kind == CollectiveKind::send_recv) {
@@ -184,7 +192,8 @@ double collective_launch_seconds(const Calibration& calibration, CollectiveKind 
 double copy_seconds(const Calibration& calibration, const Copy& op, int gpus_per_node) {
     const HostConstants& host = calibration.host;
     const double bytes = real(op.bytes);
-    if (!op.pinned) return bytes / (op.fresh ? host.pageable_fresh : host.pageable).value;
+    if (!op.pinned && op.to_host) return bytes / (op.fresh ? host.pageable_fresh : host.pageable_to_host).value;
+    if (!op.pinned) return bytes / host.pageable_to_device.value;
     const double alone = (op.to_host ? host.to_host : host.to_device).value;
     return bytes / (gpus_per_node > 1 ? alone * host.all_gpus.value : alone);
 }

@@ -24,6 +24,8 @@ double memory_bound_seconds(const Calibration& calibration, const MemoryBound& o
 
 /// Log-log interpolation in a table of (bytes, seconds); at a constant rate beyond either end.
 double table_seconds(const std::vector<LinkPoint>& points, double bytes);
+/// The curve measured on that many GPUs of a node, or else the largest group's.
+const LinkCurve& link_of(const Calibration& calibration, CollectiveKind kind, int ranks);
 /// With the host ahead: start-up and transfer.
 double collective_seconds(const Calibration& calibration, const Collective& op, const GroupShape& group);
 /// What the host spends to launch it; on an idle stream this is what adds up to the idle start-up.

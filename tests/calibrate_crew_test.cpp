@@ -102,9 +102,9 @@ std::vector<std::string> job(std::vector<std::unique_ptr<FakeRank>>& ranks, int 
     return failures;
 }
 
-std::vector<std::unique_ptr<FakeRank>> ranks_of_a_job(Meeting& meeting, int size) {
+std::vector<std::unique_ptr<FakeRank>> ranks_of_a_job(Meeting& meeting, int size, int gpus = 1) {
     std::vector<std::unique_ptr<FakeRank>> ranks;
-    for (int i = 0; i < size; ++i) ranks.push_back(std::make_unique<FakeRank>(meeting, 1));
+    for (int i = 0; i < size; ++i) ranks.push_back(std::make_unique<FakeRank>(meeting, gpus));
     return ranks;
 }
 
@@ -148,6 +148,25 @@ TEST_CASE("eight processes run a collective together: one invitation, all ranks,
     CHECK(meeting.runs % 8 == 0);  // in step
 }
 
+TEST_CASE("a process holds as many ranks as it has GPUs") {
+    Meeting meeting;
+    auto ranks = ranks_of_a_job(meeting, 8, 4);  // four processes on each of two nodes here
+    const auto failures = job(ranks, free_port(3), [&](Device& device) {
+        CHECK(device.machine().gpus == 32);
+        CHECK(device.machine().node_gpus() == 16);
+        const std::vector<Probe> probes = all_probes(device.machine());
+        const Probe& whole = named(probes, "collective/send_recv/1MiB/32in2nodes/full");
+        CHECK(run_probe(device, whole, real_time())["status"] == "ok");
+        // A group that not all processes are in: they are asked all the same, and keep in step.
+        CHECK(run_probe(device, named(probes, "collective/send_recv/1MiB/2/full"), real_time())["status"] == "ok");
+    });
+    for (const std::string& failure : failures) CHECK(failure.empty());
+    REQUIRE(meeting.joined.size() == 2);
+    for (const auto& [invitation, first_ranks] : meeting.joined) {
+        CHECK(first_ranks == std::set<int>{0, 4, 8, 12, 16, 20, 24, 28});
+    }
+}
+
 TEST_CASE("a failure or a wrong result of one process names it, and the next probe goes on") {
     Meeting meeting;
     auto ranks = ranks_of_a_job(meeting, 8);
@@ -177,6 +196,7 @@ TEST_CASE("a process that dies ends the session with its number, and what is wri
     Meeting meeting;
     const int port = free_port(2);
     auto leader = std::make_unique<FakeRank>(meeting, 1);
+    leader->failing = "collective/all_gather/1MiB/2/full";  // as it would, waiting in vain: the cause is the other's
     std::thread dying([&] {
         CrewMember member(place_of(1, 2, port), 20);
         FakeRank rank(meeting, 1);

@@ -120,6 +120,11 @@ TEST_CASE("the command line lists and estimates without a GPU") {
     const Outcome plan = run_headroom({"calibrate", "probes", "--dry-run", "--only=gemm/256x4096/*"});
     CHECK(plan.status == 0);
     CHECK(contains(plan.out, "4 probes, at most"));
+    const Outcome eight = run_headroom({"calibrate", "probes", "--dry-run", "--gpus", "8", "--only", "collective/*"});
+    CHECK(eight.status == 0);
+    CHECK(contains(eight.out, "collective/all_to_all/2GiB/8/full"));
+    const Outcome many = run_headroom({"calibrate", "probes", "--list", "--gpus=16"});
+    CHECK(contains(many.out, "collective/all_gather/1GiB/16in2nodes/full"));
     const Outcome help = run_headroom({"calibrate", "--help"});
     CHECK(help.status == 0);
     CHECK(contains(help.out, "--resume FILE"));
@@ -138,6 +143,8 @@ TEST_CASE("what is wrong on the command line is said, with the flag") {
     refuse({"calibrate", "probes", "--only"}, "--only needs a value");
     refuse({"calibrate", "probes", "--list=yes"}, "--list takes no value");
     refuse({"calibrate", "probes", "--budget", "-3"}, "no number of seconds");
+    refuse({"calibrate", "probes", "--dry-run", "--gpus", "0"}, "no number from 1 to 1000");
+    refuse({"calibrate", "probes", "--gpus", "8"}, "are those of the machine");
     refuse({"calibrate", "probes", "--list", "extra"}, "unexpected argument 'extra'");
     refuse({"calibrate", "probes", "--resume", "a", "-o", "b"}, "--resume goes on in its own file");
     refuse({"calibrate", "probes", "--list", "--only", "nope*"}, "no probe is called 'nope*'");

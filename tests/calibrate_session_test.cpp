@@ -2,6 +2,7 @@
 // Sessions against a fake device, and the files they leave.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <limits>
 #include <set>
 
@@ -76,6 +77,24 @@ TEST_CASE("failures and waivers do not end a session; a lost device does") {
     CHECK(finished_probes(file) == std::vector<std::string>{"a", "c"});
 }
 
+TEST_CASE("what is waived says why, once for the same reason") {
+    const TemporaryDirectory directory;
+    FakeDevice device;
+    for (const char* name : {"a", "b"}) device.preparing[name] = [] { throw Waived("CUPTI is not here"); };
+    device.preparing["c"] = [] { throw Waived("another reason"); };
+    ProbeWriter writer = ProbeWriter::create(directory.path("p"));
+    writer.write(device.provenance());
+    std::vector<std::string> lines;
+    SessionOptions options = device.options();
+    options.progress = [&](const std::string& line) { lines.push_back(line); };
+    CHECK(run_session(device, {small_probe("a"), small_probe("b"), small_probe("c")}, writer, options).waived == 3);
+    const auto says = [&](std::string_view part) {
+        return std::count_if(lines.begin(), lines.end(), [&](const std::string& line) { return contains(line, part); });
+    };
+    CHECK(says("waived: CUPTI is not here") == 1);
+    CHECK(says("c waived: another reason") == 1);
+}
+
 TEST_CASE("Ctrl-C loses the running probe and no other") {
     const TemporaryDirectory directory;
     FakeDevice device;
@@ -140,6 +159,9 @@ TEST_CASE("files that are no probe file, of another version or machine are refus
 
     const Json before = device.provenance();
     CHECK_NOTHROW(require_same_machine(before, device.provenance(), "f"));
+    Json more = before;
+    more["job"] = {{"gpus", 16}};
+    CHECK_THROWS_AS(require_same_machine(before, more, "f"), Error);
     device.driver = "590.0";
     CHECK_THROWS_AS(require_same_machine(before, device.provenance(), "f"), Error);
 }

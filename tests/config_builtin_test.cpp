@@ -98,13 +98,13 @@ TEST_CASE("attention shapes of the models papers use") {
 
 TEST_CASE("built-in clusters") {
     CHECK(builtin_clusters() == std::vector<std::string>{"a100-sxm-40gb", "a100-sxm-80gb", "b200", "h100-pcie-80gb",
-                                                         "h100-sxm-80gb", "h200"});
+                                                         "h100-sxm-80gb", "h200", "h200-x1", "h200-x2"});
     for (const std::string& name : builtin_clusters()) {
         CAPTURE(name);
         const Cluster cluster = load_cluster(name);
         CHECK(cluster.name == name);
         CHECK(cluster.nodes == 1);
-        CHECK(cluster.gpus() == 8);
+        CHECK(cluster.gpus() == (name == "h200-x1" ? 1 : name == "h200-x2" ? 2 : 8));
         CHECK(cluster.host_memory_usable == 0.95);
         CHECK(cluster.cuda_context.value == 649'068'544);
         CHECK(cluster.nccl_communicator.value == 880'803'840);

@@ -38,7 +38,7 @@ inline Calibration simple_calibration() {
         link.ranks = 2;
     }
     calibration.across_nodes = {exactly(1e-12), exactly(1e8), exactly(1e8)};
-    calibration.host = {exactly(1e9), exactly(1e9),  exactly(1.0),   exactly(1e8),   exactly(5e8),
+    calibration.host = {exactly(1e9), exactly(1e9),  exactly(1.0),   exactly(1e8),   exactly(5e8),  exactly(5e8),
                         exactly(1e9), exactly(1e-6), exactly(1e-12), exactly(1e-12), exactly(1e-12)};
     calibration.collective_share = exactly(0.25);
     return calibration;

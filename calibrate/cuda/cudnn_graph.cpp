@@ -101,6 +101,7 @@ void Graph::pointwise(cudnnPointwiseMode_t mode, cudnnDataType_t precision, Tens
     if (t != nullptr) operation.set(CUDNN_ATTR_OPERATION_POINTWISE_TDESC, tensors_[*t]);
     operation.set(CUDNN_ATTR_OPERATION_POINTWISE_YDESC, tensors_[y]);
     operation.finalize("a pointwise operation");
+    steps_.push_back({mode, x, b == nullptr ? 0 : *b, y, axis});
     parts_.push_back(std::move(kind));
     operations_.push_back(std::move(operation));
 }

@@ -65,6 +65,14 @@ class Graph {
     void reduce(cudnnReduceTensorOp_t operation, Tensor x, Tensor y);
     void reshape(Tensor x, Tensor y);
 
+    /// What the pointwise operations do, in their order; for tests of what cuDNN takes without a word and does slowly.
+    struct Step {
+        cudnnPointwiseMode_t mode;
+        Tensor x, b, y;     ///< b: 0 where there is none
+        std::int64_t axis;  ///< of an index; -1
+    };
+    const std::vector<Step>& steps() const { return steps_; }
+
     struct Engines {
         std::vector<Descriptor> configs;  ///< best first
         std::int64_t shared_memory(std::size_t i) const;
@@ -80,6 +88,7 @@ class Graph {
                    Tensor y, std::int64_t axis);
 
     std::vector<Descriptor> tensors_, parts_, operations_;
+    std::vector<Step> steps_;
     Descriptor graph_;
 };
 

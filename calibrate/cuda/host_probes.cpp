@@ -249,7 +249,12 @@ class HostGapMeasurement : public Measurement {
 
 }  // namespace
 
-std::unique_ptr<Measurement> prepare_host_copy(const HostCopyProbe& probe) { return std::make_unique<HostCopy>(probe); }
+std::unique_ptr<Measurement> prepare_host_copy(const HostCopyProbe& probe) {
+    int visible = 0;
+    check_cuda(cudaGetDeviceCount(&visible), "cudaGetDeviceCount");
+    if (probe.gpus > visible) throw Waived("this process does not see all GPUs of the node");
+    return std::make_unique<HostCopy>(probe);
+}
 std::unique_ptr<Measurement> prepare_zero_fill(const ZeroFillProbe& probe) { return std::make_unique<ZeroFill>(probe); }
 std::unique_ptr<Measurement> prepare_host_gap(const HostGapProbe& probe) {
     return std::make_unique<HostGapMeasurement>(probe);

@@ -10,6 +10,7 @@
 #include <filesystem>
 
 #include "calibrate/check_command.hpp"
+#include "calibrate/compare.hpp"
 #include "calibrate/fit.hpp"
 #include "calibrate/run/command.hpp"
 #include "configs/calibration.hpp"
@@ -56,8 +57,20 @@ ExitCode fit(const CalibrateOptions& options) {
     Output output;
     output.path = options.output;
     const std::string machine = options.name.empty() ? base.machines.front() : options.name;
-    write(output, calibration_text(fit_probes(files), base, machine));
+    const FitResult result = fit_probes(files);
+    write(output, calibration_text(result, base, machine));
+    if (!options.cluster_output.empty()) {
+        Output cluster;
+        cluster.path = options.cluster_output;
+        write(cluster, cluster_text(result, base.machines.front()));
+    }
     return ExitCode::ok;
+}
+
+ExitCode compare(const CalibrateOptions& options) {
+    const Calibration first = load_calibration(options.inputs[0]), second = load_calibration(options.inputs[1]);
+    write({}, compare_text(first, second, options.tolerance));
+    return agree(differences(first, second), options.tolerance) ? ExitCode::ok : ExitCode::failure;
 }
 
 }  // namespace
@@ -66,13 +79,16 @@ Synopsis calibrate_synopsis() {
     const FlagGroup probes{"probes",
                            {{"list", "", "names of the probes, in the order they run; no GPU is needed"},
                             {"dry-run", "", "the same with the seconds and bytes they take; no GPU is needed"},
+                            {"gpus", "N", "with these two: for so many GPUs, of nodes of 8 (default 1)"},
                             {"only", "GLOB", "only these", 0, true},
                             {"skip", "GLOB", "not these", 0, true},
                             {"budget", "SECONDS", "leave out what does not fit in this time"},
                             {"resume", "FILE", "go on with a session that was ended"}}};
     const FlagGroup fit_flags{"fit",
                               {{"base", "NAME", "calibration that says what was not probed"},
-                               {"name", "NAME", "cluster the calibration is for"}}};
+                               {"name", "NAME", "cluster the calibration is for"},
+                               {"cluster", "FILE", "also a cluster file: GPUs, memory, and what NCCL takes of it"}}};
+    const FlagGroup compare_flags{"compare", {{"tolerance", "SHARE", "list figures further apart (default 0.02)"}}};
     const FlagGroup run_group{"run",
                               {{"method", "LIST", "methods to execute"},
                                {"context", "LIST", "tokens of one sequence over all GPUs: 128K,256K"},
@@ -95,14 +111,17 @@ Synopsis calibrate_synopsis() {
                                  {"on-host", "", "in plain arithmetic, with threads for ranks; no GPU is needed"}}};
     const FlagGroup result{"Result", {{"output", "FILE", "a new file; otherwise standard output", 'o'}}};
     return {.command = "headroom calibrate",
-            .usage = "probes [flags] | fit FILE... [flags] | run --method LIST --context LIST [flags] | check [flags]",
+            .usage =
+                "probes [flags] | fit FILE... [flags] | compare A B | run --method LIST --context LIST [flags] | check "
+                "[flags]",
             .summary =
                 "Measures this machine, one JSON line for each finished probe, fits a calibration file to such "
                 "lines, executes a method's lean schedule beside its prediction, and checks that the schedules compute "
                 "attention.",
-            .groups = {probes, fit_flags, run_group, check_group, result},
+            .groups = {probes, fit_flags, compare_flags, run_group, check_group, result},
             .examples = {"headroom calibrate probes --dry-run", "headroom calibrate probes -o node7.jsonl",
                          "headroom calibrate fit node7.jsonl --base h200 -o node7.yaml",
+                         "headroom calibrate compare h200 node7.yaml",
                          "headroom calibrate run --method ulysses,upipe --context 128K --gpus 2 --dry-run",
                          "headroom calibrate check --on-host"}};
 }
@@ -111,6 +130,7 @@ ExitCode calibrate_command(const Words& words) {
     const CalibrateOptions options = parse_calibrate_options(words);
     if (needs_device(options)) start_program(words);
     if (options.action == CalibrateAction::fit) return fit(options);
+    if (options.action == CalibrateAction::compare) return compare(options);
     if (options.action == CalibrateAction::run) return run_runs(options, words, nullptr);
     if (options.action == CalibrateAction::check) return run_check(options, check_on_host());
     return run_calibrate(options, words, nullptr);

@@ -122,7 +122,8 @@ Choices choices_of(const std::string& command, const Flag& flag) {
 std::vector<Positional> positional_words(const std::string& command) {
     using Kind = Choices::Kind;
     if (command == "completion") return {{"bash"}, {"zsh"}, {"fish"}, {"man"}};
-    if (command == "calibrate") return {{"probes"}, {"fit", {Kind::files, {}}}};
+    if (command == "calibrate")
+        return {{"probes"}, {"fit", {Kind::files, {}}}, {"compare", {Kind::files, {}}}, {"run"}, {"check"}};
     if (command == "show") {
         return {{"models"},
                 {"clusters"},
