@@ -191,7 +191,7 @@ CalibrateOptions parse_calibrate_options(const std::vector<std::string>& words) 
     CalibrateOptions options;
     if (words.empty()) {
         throw Error("no action is given", "headroom calibrate",
-                    "choose probes, fit, run or check; --help explains them");
+                    "choose probes, fit, compare, run or check; --help explains them");
     }
     const std::string& action = words.front();
     const std::vector<std::string> rest(words.begin() + 1, words.end());
@@ -237,7 +237,7 @@ CalibrateOptions parse_calibrate_options(const std::vector<std::string>& words) 
         parse_flags(options, check_flags(), false, "headroom calibrate check", rest);
     } else {
         throw Error(fmt::format("unknown action '{}'", action), "headroom calibrate",
-                    "choose probes, fit, run or check; --help explains them");
+                    "choose probes, fit, compare, run or check; --help explains them");
     }
     return options;
 }

@@ -274,6 +274,19 @@ TEST_CASE("headroom calibrate check: cases, ranks and what it says of wrong flag
     CHECK(none.err.find("no case is left") != std::string::npos);
 }
 
+TEST_CASE("the script for a whole node predicts its runs without a GPU") {
+    const TemporaryDirectory directory;
+    const std::string script = std::string(HEADROOM_TEST_DATA) + "/../../calibrate/whole_node.sh";
+    const Outcome outcome = run_shell("HEADROOM=\"$HEADROOM\" \"" + script + "\" predict '" + directory.path() + "'");
+    CHECK(outcome.status == 0);
+    CHECK(outcome.err == "");
+    const std::string text = read_file(directory.path("predictions.txt"));
+    for (const char* name : {"upipe 2M U 8, 8x1", "usp 1M, 4x2", "ring 512K, 1x8", "fpdt 2M chunk 64K host, 8x1"}) {
+        CHECK(text.find(name) != std::string::npos);
+    }
+    CHECK(run_shell("\"" + script + "\" nothing '" + directory.path() + "'").status == 2);
+}
+
 TEST_CASE("the cases of four ranks are all the ways to divide them") {
     std::vector<std::string> names;
     for (const CheckCase& which : check_cases(4, small_model(), context, 4)) names.push_back(which.name);
