@@ -73,6 +73,7 @@ struct SweepPiece {
     std::string text;
     std::vector<SweepRow> rows;
     SweepCounts counts;
+    std::string first_invalid;  ///< reason of the first row that is
 };
 
 /// Evaluates row `index` into the piece; runs on many threads.

@@ -70,6 +70,18 @@ const Words grid{"sweep", "--method", "ulysses,upipe", "--context", "512K:4M:x2"
 
 }  // namespace
 
+TEST_CASE("sweep warns where every row is invalid, and says why the first is") {
+    const Outcome some =
+        run_headroom({"sweep", "--method", "ulysses,upipe", "--context", "1M", "--heads-per-stage", "8"});
+    CHECK(some.status == 0);
+    CHECK(some.err.empty());
+    const Outcome all = run_headroom({"sweep", "--method", "ring", "--context", "1M,2M", "--heads-per-stage", "8"});
+    CHECK(all.status == 0);
+    CHECK(all.err ==
+          "warning: every row is invalid, the first because heads per stage belong to upipe, the method is "
+          "ring\n");
+}
+
 TEST_CASE("every combination is one row, in the order of the lists, with a status and a reason") {
     const std::vector<Row> rows = rows_of(grid);
     REQUIRE(rows.size() == 2 * 4 * 2);

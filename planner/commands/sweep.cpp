@@ -164,6 +164,28 @@ Progress progress_of(std::int64_t rows, std::int64_t already) {
 
 bool on_terminal() { return ::isatty(STDERR_FILENO) == 1; }
 
+/// A sweep of nothing but invalid rows is a mistake that a user would otherwise find only in the file.
+class InvalidRows {
+ public:
+    void add(const SweepPiece& piece) {
+        count_ += piece.counts[SweepStatus::invalid];
+        if (first_.empty()) first_ = piece.first_invalid;
+    }
+    void say(std::int64_t rows) const {
+        if (count_ < rows || rows == 0) return;
+        fmt::print(stderr, "warning: every row is invalid, the first because {}\n", first_);
+    }
+
+ private:
+    std::int64_t count_ = 0;
+    std::string first_;
+};
+
+void note_row(SweepPiece& piece, const SweepRow& row) {
+    ++piece.counts[row.status];
+    if (row.status == SweepStatus::invalid && piece.first_invalid.empty()) piece.first_invalid = row.reason;
+}
+
 void write_rows(const Arguments& arguments, const Grid& grid, const std::vector<TimeBasis>& bases, RowFormat format) {
     const std::string path = arguments.get("output").value_or("-") == "-" ? "" : *arguments.get("output");
     const bool resume = arguments.has("resume");
@@ -176,15 +198,18 @@ void write_rows(const Arguments& arguments, const Grid& grid, const std::vector<
     Progress progress = progress_of(grid.size(), kept);
     const auto make = [&](std::int64_t index, Evaluator& evaluator, SweepPiece& piece) {
         const SweepRow row = evaluate_row(grid, bases, index, evaluator);
-        ++piece.counts[row.status];
+        note_row(piece, row);
         piece.text += writer.line(row);
     };
+    InvalidRows invalid;
     run_sweep(grid.size(), make, kept, interrupted, [&, terminal = on_terminal()](const SweepPiece& piece) {
         const bool reading = rows.write(piece.text);
+        invalid.add(piece);
         if (terminal) progress.update(piece.last);
         return reading;
     });
     progress.finish();
+    if (!interrupted) invalid.say(grid.size() - kept);
 }
 
 void write_page(const Arguments& arguments, const Words& words, const Grid& grid, const std::vector<TimeBasis>& bases) {
@@ -203,13 +228,17 @@ void write_page(const Arguments& arguments, const Words& words, const Grid& grid
     Progress progress = progress_of(grid.size(), 0);
     const auto make = [&](std::int64_t index, Evaluator& evaluator, SweepPiece& piece) {
         piece.rows.push_back(evaluate_row(grid, bases, index, evaluator));
+        note_row(piece, piece.rows.back());
     };
+    InvalidRows invalid;
     run_sweep(grid.size(), make, 0, interrupted, [&, terminal = on_terminal()](const SweepPiece& piece) {
         for (const SweepRow& row : piece.rows) summarizer.add(row);
+        invalid.add(piece);
         if (terminal) progress.update(piece.last);
         return true;
     });
     progress.finish();
+    if (!interrupted) invalid.say(grid.size());
     Words rows_words = without_flag(without_flag(words, "format"), "output", 'o');
     rows_words.insert(rows_words.end(), {"-o", "rows.csv"});
     const SweepOrigin origin{{command_line("headroom sweep", words), program_version(), date},
