@@ -270,8 +270,8 @@ class Builder {
         release(rest...);
     }
 
-    /// Writes `body(run)`, or `body()`, once, to be executed `count` times. It must free what it allocates (or as much of
-    /// the same size).
+    /// Writes `body(run)`, or `body()`, once, to be executed `count` times. It must free what it allocates (or as much
+    /// of the same size).
     template <class Body>
     void loop(std::int64_t count, Body body) {
         const auto write = [&](std::int64_t run) {
