@@ -241,7 +241,10 @@ void HostDevice::exchange(Stream, const Span& move) {
     meeting.wait();
     const std::int64_t block = move.bytes / ulysses;
     for (int peer = 0; peer < ulysses; ++peer) {
-        const Span& sent = ranks_.offered_[static_cast<std::size_t>(group * ulysses + peer)].front();
+        const Span& sent = ranks_
+                               .offered_[static_cast<std::size_t>(group) * static_cast<std::size_t>(ulysses) +
+                                         static_cast<std::size_t>(peer)]
+                               .front();
         std::memcpy(move.to + peer * block, sent.from + rank_ % ulysses * block, static_cast<std::size_t>(block));
     }
     meeting.wait();

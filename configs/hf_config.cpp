@@ -42,7 +42,7 @@ void refuse_native_names(HfFields& fields, const Value& root) {
 std::string key_of_another_block(const HfFields& fields) {
     for (const std::string_view part :
          {"expert", "moe", "lora", "qk_norm", "qk_layernorm", "parallel", "alibi", "conv", "shared", "softcap"}) {
-        const std::string key = fields.key_containing(part);
+        std::string key = fields.key_containing(part);
         if (!key.empty()) return key;
     }
     return {};

@@ -28,7 +28,10 @@ Value value_of(const toml::node& node, const std::string& file, const std::strin
         value.kind = Value::Kind::map;
         for (const auto& [child, inner] : *table) {
             const std::string child_name(child.str());
-            value.items.push_back(value_of(inner, file, key.empty() ? child_name : key + "." + child_name, child_name));
+            std::string path = key;
+            if (!path.empty()) path += '.';
+            path += child_name;
+            value.items.push_back(value_of(inner, file, path, child_name));
         }
         return value;
     }

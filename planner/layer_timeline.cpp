@@ -15,7 +15,7 @@ constexpr std::int64_t layers_played = 8;  ///< enough for the middle ones to be
 constexpr double finest = 1.0 / 1600;      ///< of a pass: a pixel of a wide figure
 
 /// Joins neighbours of one stream and part, and gaps too small to see.
-std::vector<LayerTimeline::Span> joined(std::vector<LayerTimeline::Span> spans, double gap) {
+std::vector<LayerTimeline::Span> joined(const std::vector<LayerTimeline::Span>& spans, double gap) {
     std::array<std::size_t, stream_count> open{};
     open.fill(spans.size());
     std::vector<LayerTimeline::Span> result;
@@ -55,7 +55,7 @@ LayerTimeline::Pass make_pass(std::string_view name, const std::vector<Slice>& s
         pass.spans.push_back({slice.stream, part_of(slice.cost_class), from - begin, to - from});
     }
     std::stable_sort(pass.spans.begin(), pass.spans.end(), [](auto& a, auto& b) { return a.start < b.start; });
-    pass.spans = joined(std::move(pass.spans), pass.seconds * finest);
+    pass.spans = joined(pass.spans, pass.seconds * finest);
     return pass;
 }
 
