@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Calibrates and judges a whole node in two calls of at most ten minutes each, for machines that are lent by the minute.
+# Calibrates and judges a whole node in two calls of at most ten minutes each, for machines that are rented by the minute.
 #
 #     calibrate/whole_node.sh predict OUT   what the runs will show, without a GPU; commit it before the second call
 #     calibrate/whole_node.sh probes OUT    probes of all GPUs, and the check of every method
