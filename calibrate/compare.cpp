@@ -23,7 +23,7 @@ Constant scaled(const Constant& from, double value) {
     return {value, value * from.low / from.value, value * from.high / from.value, from.source, from.reference};
 }
 
-void add_attention(std::vector<Difference>& list, const Calibration& first, const Calibration& second) {
+void add_attention(std::vector<ConstantDifference>& list, const Calibration& first, const Calibration& second) {
     for (std::size_t kernel = 0; kernel < first.attention.size(); ++kernel) {
         for (const bool backward : {false, true}) {
             for (const bool causal : {false, true}) {
@@ -50,7 +50,7 @@ void add_attention(std::vector<Difference>& list, const Calibration& first, cons
     }
 }
 
-void add_products(std::vector<Difference>& list, const Calibration& first, const Calibration& second) {
+void add_products(std::vector<ConstantDifference>& list, const Calibration& first, const Calibration& second) {
     for (const GemmPoint& point : first.gemm.points) {
         const auto same = std::find_if(
             second.gemm.points.begin(), second.gemm.points.end(),
@@ -60,7 +60,7 @@ void add_products(std::vector<Difference>& list, const Calibration& first, const
     }
 }
 
-void add_links(std::vector<Difference>& list, const Calibration& first, const Calibration& second) {
+void add_links(std::vector<ConstantDifference>& list, const Calibration& first, const Calibration& second) {
     for (std::size_t kind = 0; kind < first.links.size(); ++kind) {
         const LinkCurve &a = first.links[kind], &b = second.links[kind];
         if (!is_own(a.rate) || !is_own(b.rate) || a.ranks != b.ranks) continue;
@@ -76,8 +76,8 @@ void add_links(std::vector<Difference>& list, const Calibration& first, const Ca
 
 }  // namespace
 
-std::vector<Difference> differences(const Calibration& first, const Calibration& second) {
-    std::vector<Difference> list;
+std::vector<ConstantDifference> differences(const Calibration& first, const Calibration& second) {
+    std::vector<ConstantDifference> list;
     add_attention(list, first, second);
     add_products(list, first, second);
     add_links(list, first, second);
@@ -94,21 +94,21 @@ std::vector<Difference> differences(const Calibration& first, const Calibration&
     return list;
 }
 
-bool agree(const std::vector<Difference>& differences, double tolerance) {
-    return std::all_of(differences.begin(), differences.end(), [&](const Difference& one) {
+bool agree(const std::vector<ConstantDifference>& differences, double tolerance) {
+    return std::all_of(differences.begin(), differences.end(), [&](const ConstantDifference& one) {
         return std::abs(one.share()) <= tolerance || one.within_spread();
     });
 }
 
 std::string compare_text(const Calibration& first, const Calibration& second, double tolerance) {
-    std::vector<Difference> list = differences(first, second);
+    std::vector<ConstantDifference> list = differences(first, second);
     if (list.empty()) return "nothing that both have measured themselves\n";
-    std::stable_sort(list.begin(), list.end(), [](const Difference& a, const Difference& b) {
+    std::stable_sort(list.begin(), list.end(), [](const ConstantDifference& a, const ConstantDifference& b) {
         return std::abs(a.share()) > std::abs(b.share());
     });
     std::string text = fmt::format("{:<38} {:>12} {:>12} {:>8}\n", "figure", first.name, second.name, "apart");
     std::size_t apart = 0;
-    for (const Difference& one : list) {
+    for (const ConstantDifference& one : list) {
         if (std::abs(one.share()) <= tolerance) continue;
         ++apart;
         text += fmt::format("{:<38} {:>12.5g} {:>12.5g} {:>+7.1f} %  {}{}\n", one.name,

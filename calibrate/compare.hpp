@@ -10,7 +10,7 @@
 namespace headroom {
 
 /// A figure of both, as the simulator would use it.
-struct Difference {
+struct ConstantDifference {
     std::string name;
     ConstantUnit unit;
     Constant first, second;
@@ -21,12 +21,12 @@ struct Difference {
 
 /// Figures that both have from a measurement of their own. Curves and tables are read at shapes both were fitted on:
 /// their parameters may differ where the rates do not.
-std::vector<Difference> differences(const Calibration& first, const Calibration& second);
+std::vector<ConstantDifference> differences(const Calibration& first, const Calibration& second);
 
 /// A line for each figure that differs by more than `tolerance`, the largest first, and how many do not.
 std::string compare_text(const Calibration& first, const Calibration& second, double tolerance);
 
 /// True when nothing differs by more than `tolerance` without the spreads saying so.
-bool agree(const std::vector<Difference>& differences, double tolerance);
+bool agree(const std::vector<ConstantDifference>& differences, double tolerance);
 
 }  // namespace headroom

@@ -48,7 +48,7 @@ std::vector<Json> together(Crew& crew, const Json& message, double patience, Own
     return answers;
 }
 
-class SharedMeasurement : public Measurement {
+class SharedMeasurement : public PreparedProbe {
  public:
     SharedMeasurement(Device& own, Crew& crew, const Probe& probe) : own_(own), crew_(crew) {
         const std::string invitation = own.invitation(probe);
@@ -111,7 +111,7 @@ class SharedMeasurement : public Measurement {
 
     Device& own_;
     Crew& crew_;
-    std::unique_ptr<Measurement> measurement_;
+    std::unique_ptr<PreparedProbe> measurement_;
     bool released_ = false;
 };
 
@@ -158,7 +158,7 @@ class CrewDevice : public Device {
     GpuState state() override { return own_->state(); }
     bool usable() override { return crew_.complete() && own_->usable(); }
 
-    std::unique_ptr<Measurement> prepare(const Probe& probe) override {
+    std::unique_ptr<PreparedProbe> prepare(const Probe& probe) override {
         if (!is_shared(probe.work)) return own_->prepare(probe);
         return std::make_unique<SharedMeasurement>(*own_, crew_, probe);
     }
@@ -177,7 +177,7 @@ struct Membership {
     const std::string& node;
     int first_rank = 0;
     std::vector<Probe> probes;
-    std::unique_ptr<Measurement> measurement;
+    std::unique_ptr<PreparedProbe> measurement;
 
     Json prepare(const Json& message) {
         const std::string name = message.at("probe");

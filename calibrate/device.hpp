@@ -34,9 +34,9 @@ struct Check {
 };
 
 /// A probe whose memory is there and whose plans are made.
-class Measurement {
+class PreparedProbe {
  public:
-    virtual ~Measurement() = default;
+    virtual ~PreparedProbe() = default;
     /// One timed batch, seconds per run of the probe's work.
     virtual double run() = 0;
     /// Numerics of what run() executes, on the operands it uses.
@@ -58,12 +58,12 @@ class Device {
     virtual PlanMachine machine() = 0;
     virtual GpuState state() = 0;
     /// Throws Error (no memory, library says no) or Waived.
-    virtual std::unique_ptr<Measurement> prepare(const Probe& probe) = 0;
+    virtual std::unique_ptr<PreparedProbe> prepare(const Probe& probe) = 0;
     /// For probes that several processes run together: what all of them must know (NCCL's ids), made by the first ...
     virtual std::string invitation(const Probe&) { return {}; }
     /// ... and the share of such a probe that falls to this process; `first_rank` is the number of GPUs of the
     /// processes before it. All of them call it at about the same time.
-    virtual std::unique_ptr<Measurement> join(const Probe& probe, const std::string& invitation, int first_rank) {
+    virtual std::unique_ptr<PreparedProbe> join(const Probe& probe, const std::string& invitation, int first_rank) {
         return first_rank == 0 && invitation.empty() ? prepare(probe) : nullptr;
     }
     /// Communicators that a failed probe may have left in any state are given up.

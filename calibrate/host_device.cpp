@@ -229,11 +229,11 @@ void HostDevice::slice(Stream, const SliceExponent& what, std::byte* from, std::
     }
 }
 
-void HostDevice::transfer(Stream, std::span<const Span> moves) {
-    for (const Span& move : moves) std::memcpy(move.to, move.from, static_cast<std::size_t>(move.bytes));
+void HostDevice::transfer(Stream, std::span<const ByteMove> moves) {
+    for (const ByteMove& move : moves) std::memcpy(move.to, move.from, static_cast<std::size_t>(move.bytes));
 }
 
-void HostDevice::exchange(Stream, const Span& move) {
+void HostDevice::exchange(Stream, const ByteMove& move) {
     const int ulysses = ranks_.ulysses_;
     const int group = rank_ / ulysses;
     Meeting& meeting = *ranks_.ulysses_meetings_[static_cast<std::size_t>(group)];
@@ -241,23 +241,23 @@ void HostDevice::exchange(Stream, const Span& move) {
     meeting.wait();
     const std::int64_t block = move.bytes / ulysses;
     for (int peer = 0; peer < ulysses; ++peer) {
-        const Span& sent = ranks_
-                               .offered_[static_cast<std::size_t>(group) * static_cast<std::size_t>(ulysses) +
-                                         static_cast<std::size_t>(peer)]
-                               .front();
+        const ByteMove& sent = ranks_
+                                   .offered_[static_cast<std::size_t>(group) * static_cast<std::size_t>(ulysses) +
+                                             static_cast<std::size_t>(peer)]
+                                   .front();
         std::memcpy(move.to + peer * block, sent.from + rank_ % ulysses * block, static_cast<std::size_t>(block));
     }
     meeting.wait();
 }
 
-void HostDevice::pass_on(Stream, std::span<const Span> moves) {
+void HostDevice::pass_on(Stream, std::span<const ByteMove> moves) {
     const int ulysses = ranks_.ulysses_;
     const int ring = ranks_.ring_;
     const int before = (rank_ + (ring - 1) * ulysses) % (ring * ulysses);
     Meeting& meeting = *ranks_.ring_meetings_[static_cast<std::size_t>(rank_ % ulysses)];
     ranks_.offered_[static_cast<std::size_t>(rank_)].assign(moves.begin(), moves.end());
     meeting.wait();
-    const std::vector<Span>& sent = ranks_.offered_[static_cast<std::size_t>(before)];
+    const std::vector<ByteMove>& sent = ranks_.offered_[static_cast<std::size_t>(before)];
     for (std::size_t i = 0; i < moves.size(); ++i) {
         std::memcpy(moves[i].to, sent[i].from, static_cast<std::size_t>(moves[i].bytes));
     }

@@ -22,7 +22,7 @@ class HostRanks {
     friend class HostDevice;
     int ulysses_, ring_;
     std::vector<std::unique_ptr<Meeting>> ulysses_meetings_, ring_meetings_;
-    std::vector<std::vector<Span>> offered_;  ///< what each rank sends now
+    std::vector<std::vector<ByteMove>> offered_;  ///< what each rank sends now
 };
 
 class HostDevice : public ComputeDevice {
@@ -45,9 +45,9 @@ class HostDevice : public ComputeDevice {
     void add(Stream stream, const AddTo& what, std::byte* sum, std::byte* term) override;
     void merge(Stream stream, const Merge& what, const Addresses& at, int head_dim) override;
     void slice(Stream stream, const SliceExponent& what, std::byte* from, std::byte* to) override;
-    void transfer(Stream stream, std::span<const Span> moves) override;
-    void exchange(Stream stream, const Span& move) override;
-    void pass_on(Stream stream, std::span<const Span> moves) override;
+    void transfer(Stream stream, std::span<const ByteMove> moves) override;
+    void exchange(Stream stream, const ByteMove& move) override;
+    void pass_on(Stream stream, std::span<const ByteMove> moves) override;
 
  private:
     HostRanks& ranks_;

@@ -123,7 +123,7 @@ void Interpreter::compute(const Event& event, const Computation& computation) {
 
     const Stream stream = event.stream;
     const auto spans = [&](const auto& moves) {
-        std::vector<Span> list;
+        std::vector<ByteMove> list;
         for (const Move& move : moves) {
             if (move.bytes > 0) list.push_back({resolve(move.from), resolve(move.to), move.bytes});
         }

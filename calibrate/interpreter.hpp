@@ -17,7 +17,7 @@ namespace headroom {
 /// Where a computation's views lie, in the order in which its structure declares them.
 using Addresses = std::array<std::byte*, 11>;
 
-struct Span {
+struct ByteMove {
     std::byte *from, *to;
     std::int64_t bytes;
 };
@@ -43,9 +43,9 @@ class ComputeDevice {
     virtual void add(Stream stream, const AddTo& what, std::byte* sum, std::byte* term) = 0;
     virtual void merge(Stream stream, const Merge& what, const Addresses& at, int head_dim) = 0;
     virtual void slice(Stream stream, const SliceExponent& what, std::byte* from, std::byte* to) = 0;
-    virtual void transfer(Stream stream, std::span<const Span> moves) = 0;
-    virtual void exchange(Stream stream, const Span& move) = 0;
-    virtual void pass_on(Stream stream, std::span<const Span> moves) = 0;
+    virtual void transfer(Stream stream, std::span<const ByteMove> moves) = 0;
+    virtual void exchange(Stream stream, const ByteMove& move) = 0;
+    virtual void pass_on(Stream stream, std::span<const ByteMove> moves) = 0;
 };
 
 /// One part of a tensor that a computation reads or writes.

@@ -25,7 +25,7 @@ class MemoryFull : public std::runtime_error {
 };
 
 /// Work for a stream: gemm, attention, memory_bound, collective or copy.
-struct Launch {
+struct StreamLaunch {
     const Event& event;
     Phase phase;
     const TensorTable& tensors;
@@ -38,7 +38,7 @@ class RunDevice {
     virtual void* allocate(const LiveTensor& wanted) = 0;
     virtual void release(const LiveTensor& tensor) noexcept = 0;
 
-    virtual void launch(const Launch& launch) = 0;
+    virtual void launch(const StreamLaunch& launch) = 0;
     virtual void record(Stream stream, SyncId sync) = 0;
     virtual void wait(Stream stream, SyncId sync) = 0;
     virtual void host_wait(Stream stream) = 0;

@@ -20,7 +20,7 @@ Json json_of(const GpuState& state) {
             {"throttle", state.throttle}};
 }
 
-void warm(Measurement& measurement, const Probe& probe, const SessionOptions& options, Json& record) {
+void warm(PreparedProbe& measurement, const Probe& probe, const SessionOptions& options, Json& record) {
     const double begin = options.now();
     std::size_t runs = 0;
     double elapsed = 0;
@@ -35,7 +35,7 @@ void warm(Measurement& measurement, const Probe& probe, const SessionOptions& op
     record["warm"] = {{"runs", runs}, {"seconds", elapsed}};
 }
 
-void sample(Measurement& measurement, const Probe& probe, const SessionOptions& options, Json& record) {
+void sample(PreparedProbe& measurement, const Probe& probe, const SessionOptions& options, Json& record) {
     std::vector<double> samples;
     Stop why = Stop::converged;
     const double begin = options.now();
@@ -58,7 +58,7 @@ void sample(Measurement& measurement, const Probe& probe, const SessionOptions& 
 }
 
 void measure(Device& device, const Probe& probe, const SessionOptions& options, Json& record) {
-    const std::unique_ptr<Measurement> measurement = device.prepare(probe);
+    const std::unique_ptr<PreparedProbe> measurement = device.prepare(probe);
     stop_when_interrupted(options);
     const Check check = measurement->verify();
     if (check.done) record["check"] = {{"relative_error", check.error}, {"limit", check.limit}};

@@ -39,7 +39,7 @@ std::string spoken_part(const std::string& name) {
 
 /// Variants that stand beside each other in one table.
 struct Block {
-    const Comparison& comparison;
+    const WhatIf& comparison;
     std::size_t first, last;
 
     Table table(const char* title) const {
@@ -150,7 +150,7 @@ Json rows_json(const std::vector<DeltaRow>& rows, const char* unit) {
 
 }  // namespace
 
-std::string what_if_text(const Comparison& comparison, const std::vector<Influence>& influences, const Style& style) {
+std::string what_if_text(const WhatIf& comparison, const std::vector<Influence>& influences, const Style& style) {
     const Plan& base = comparison.base;
     std::string text = bench_line(base.model, base.cluster) + recipe_lines(base.recipe) + "\n";
     for (std::size_t i = 0; i < comparison.variants.size(); ++i) {
@@ -176,7 +176,7 @@ std::string what_if_text(const Comparison& comparison, const std::vector<Influen
     return text;
 }
 
-std::string what_if_json(const Comparison& comparison, const std::vector<Influence>& influences) {
+std::string what_if_json(const WhatIf& comparison, const std::vector<Influence>& influences) {
     Json json{{"schema_version", schema_version}};
     json["base"] = json_of(comparison.base);
     json["variants"] = Json::array();
@@ -200,7 +200,7 @@ std::string what_if_json(const Comparison& comparison, const std::vector<Influen
     return document(json);
 }
 
-std::string what_if_csv(const Comparison& comparison) {
+std::string what_if_csv(const WhatIf& comparison) {
     const auto row = [](const std::string& label, const Plan& plan, bool heading) {
         const std::string text = plan_csv(plan);
         const std::size_t end = text.find('\n') + 1;

@@ -11,9 +11,9 @@
 namespace headroom {
 
 /// `influences` may be empty: not asked for.
-std::string what_if_text(const Comparison& comparison, const std::vector<Influence>& influences, const Style& style);
-std::string what_if_json(const Comparison& comparison, const std::vector<Influence>& influences);
+std::string what_if_text(const WhatIf& comparison, const std::vector<Influence>& influences, const Style& style);
+std::string what_if_json(const WhatIf& comparison, const std::vector<Influence>& influences);
 /// The base's row and one for each variant, with a leading `variant` column.
-std::string what_if_csv(const Comparison& comparison);
+std::string what_if_csv(const WhatIf& comparison);
 
 }  // namespace headroom

@@ -19,7 +19,7 @@ void add(Amounts& amounts, const std::string& name, double value) {
     }
 }
 
-std::vector<DeltaRow> deltas(const Comparison& comparison, const std::function<Amounts(const Plan&)>& read) {
+std::vector<DeltaRow> deltas(const WhatIf& comparison, const std::function<Amounts(const Plan&)>& read) {
     std::vector<DeltaRow> rows;
     const auto row_of = [&](const std::string& name) -> DeltaRow& {
         const auto known =
@@ -48,7 +48,7 @@ double DeltaRow::size() const {
     return largest;
 }
 
-std::vector<DeltaRow> memory_deltas(const Comparison& comparison) {
+std::vector<DeltaRow> memory_deltas(const WhatIf& comparison) {
     return deltas(comparison, [](const Plan& plan) {
         Amounts amounts;
         for (const MemoryPart& part : plan.device.parts) {
@@ -60,13 +60,13 @@ std::vector<DeltaRow> memory_deltas(const Comparison& comparison) {
     });
 }
 
-std::vector<DeltaRow> host_deltas(const Comparison& comparison) {
+std::vector<DeltaRow> host_deltas(const WhatIf& comparison) {
     return deltas(comparison, [](const Plan& plan) {
         return Amounts{{"pinned", real(plan.host.pinned_per_node)}, {"pageable", real(plan.host.pageable_per_node)}};
     });
 }
 
-std::vector<DeltaRow> time_deltas(const Comparison& comparison) {
+std::vector<DeltaRow> time_deltas(const WhatIf& comparison) {
     const auto timed = [](const Plan& plan) { return plan.step.has_value(); };
     const bool all = timed(comparison.base) && std::all_of(comparison.variants.begin(), comparison.variants.end(),
                                                            [&](const Variant& v) { return timed(v.plan); });

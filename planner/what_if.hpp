@@ -15,7 +15,7 @@ struct Variant {
     Plan plan;
 };
 
-struct Comparison {
+struct WhatIf {
     Plan base;
     std::vector<Variant> variants;
 };
@@ -31,11 +31,11 @@ struct DeltaRow {
 };
 
 /// Bytes alive at each one's own peak, by "group: name"; largest change first, unchanged ones left out.
-std::vector<DeltaRow> memory_deltas(const Comparison& comparison);
+std::vector<DeltaRow> memory_deltas(const WhatIf& comparison);
 /// Bytes of a node's host memory by name.
-std::vector<DeltaRow> host_deltas(const Comparison& comparison);
+std::vector<DeltaRow> host_deltas(const WhatIf& comparison);
 /// Exposed seconds of the step by part. Empty unless all have a step time.
-std::vector<DeltaRow> time_deltas(const Comparison& comparison);
+std::vector<DeltaRow> time_deltas(const WhatIf& comparison);
 
 /// "fits with both", "fits, did not before", ...
 std::string verdict_change(const Plan& base, const Plan& variant);

@@ -143,8 +143,8 @@ TEST_CASE("streams of every method that moves data wait for each other: without 
             }
             struct Alone : HostDevice {
                 using HostDevice::HostDevice;
-                void exchange(Stream, const Span&) override {}
-                void pass_on(Stream, std::span<const Span>) override {}
+                void exchange(Stream, const ByteMove&) override {}
+                void pass_on(Stream, std::span<const ByteMove>) override {}
             };
             HostRanks one(1, 1);
             Alone device(one, 0, std::vector<std::int64_t>(static_cast<std::size_t>(work.tokens)));

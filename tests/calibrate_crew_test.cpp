@@ -42,7 +42,7 @@ class FakeRank : public FakeDevice {
     std::string invitation(const Probe& probe) override {
         return "id of " + probe.name + std::string(1, '\0') + std::to_string(++made_);
     }
-    std::unique_ptr<Measurement> join(const Probe& probe, const std::string& invitation, int first_rank) override {
+    std::unique_ptr<PreparedProbe> join(const Probe& probe, const std::string& invitation, int first_rank) override {
         const std::lock_guard lock(meeting_.mutex);
         meeting_.joined[invitation].insert(first_rank);
         return std::make_unique<Share>(*this, probe.name);
@@ -50,7 +50,7 @@ class FakeRank : public FakeDevice {
     void forget_shared() override { ++forgotten; }
 
  private:
-    class Share : public Measurement {
+    class Share : public PreparedProbe {
      public:
         Share(FakeRank& rank, std::string name) : rank_(rank), name_(std::move(name)) {}
         double run() override {

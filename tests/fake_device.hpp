@@ -34,7 +34,7 @@ class FakeDevice : public Device {
     PlanMachine machine() override { return {}; }
     GpuState state() override { return {1500, 3201, 60, 690, {"software power cap"}}; }
     bool usable() override { return alive; }
-    std::unique_ptr<Measurement> prepare(const Probe& probe) override {
+    std::unique_ptr<PreparedProbe> prepare(const Probe& probe) override {
         if (const auto action = preparing.find(probe.name); action != preparing.end()) action->second();
         return std::make_unique<Fake>(*this);
     }
@@ -43,7 +43,7 @@ class FakeDevice : public Device {
     }
 
  private:
-    class Fake : public Measurement {
+    class Fake : public PreparedProbe {
      public:
         explicit Fake(FakeDevice& device) : device_(device) {}
         double run() override {

@@ -42,7 +42,7 @@ class FakeRunDevice : public RunDevice {
         released_unknown += addresses.erase(tensor.address) == 1 ? 0 : 1;
         say(fmt::format("release {} {}", tensor.name, tensor.bytes));
     }
-    void launch(const Launch& launch) override {
+    void launch(const StreamLaunch& launch) override {
         if (fails_at == launch.event.name) throw Error("the kernel broke", "", "", ExitCode::failure);
         say(fmt::format("{} on {} in {}", launch.event.name, to_string(launch.event.stream), to_string(launch.phase)));
         if (launch.event.kind == EventKind::collective) {

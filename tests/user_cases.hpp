@@ -42,21 +42,21 @@ inline Settings settings_of(const std::vector<std::string>& assignments) {
 inline Transformer model_of(const std::string& yaml) { return read_model(parse_yaml(yaml, "model.yaml"), "custom"); }
 inline Cluster cluster_of(const std::string& yaml) { return read_cluster(parse_yaml(yaml, "lab.yaml"), "lab"); }
 
-struct Bed {
+struct CaseBed {
     Transformer model = load_model("llama3-8b");
     Cluster cluster = load_cluster("h100-sxm-80gb");
 
-    Bed& on(const std::string& name, int gpus = 8) {
+    CaseBed& on(const std::string& name, int gpus = 8) {
         cluster = load_cluster(name);
         cluster.nodes = gpus > 8 ? gpus / 8 : 1;
         cluster.gpus_per_node = gpus > 8 ? 8 : gpus;
         return *this;
     }
-    Bed& of(const std::string& name) {
+    CaseBed& of(const std::string& name) {
         model = load_model(name);
         return *this;
     }
-    Bed& of(const Transformer& shape) {
+    CaseBed& of(const Transformer& shape) {
         model = shape;
         return *this;
     }

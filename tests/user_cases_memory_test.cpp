@@ -17,15 +17,15 @@ std::vector<std::string> without_context(std::vector<std::string> assignments) {
 }
 
 /// One H200, states on the host, as ArcticTraining's single-GPU recipes.
-Bed one_h200() { return Bed().of("llama3.1-8b").on("h200", 1); }
+CaseBed one_h200() { return CaseBed().of("llama3.1-8b").on("h200", 1); }
 std::vector<std::string> rung(const std::string& context, std::vector<std::string> more) {
     more.insert(more.end(), {"ulysses=1", "offload.parameters=true"});
     return alst(context, more);
 }
 
 /// 70B with everything offloaded and tiled, on nodes of 1.9 TB.
-Bed large_nodes(int gpus) {
-    Bed bed;
+CaseBed large_nodes(int gpus) {
+    CaseBed bed;
     bed.of("llama3.1-70b").on("h100-sxm-80gb", gpus);
     bed.cluster.host_memory = Bytes{1'900'000'000'000};
     return bed;
@@ -35,7 +35,7 @@ std::vector<std::string> large(const std::string& context) {
                 {"offload.block_inputs=pageable", "tiling.mlp=auto", "tiling.loss=auto", "attention_kernel=fa2"});
 }
 
-Measurement measurement(const std::string& id, const Bed& bed, const std::vector<std::string>& assignments,
+Measurement measurement(const std::string& id, const CaseBed& bed, const std::vector<std::string>& assignments,
                         const Metric& metric, double value) {
     Measurement run;
     run.id = id;
@@ -112,7 +112,7 @@ USER_CASE("C04", "70B over four nodes: host memory stops it, not the GPU") {
 USER_CASE("C05", "8K to 256K on one GPU each: growth within 3 %, the same on H200 and B200") {
     const std::vector<std::string> more{"ulysses=1", "tiling.loss=auto", "allocator.expandable_segments=false"};
     const auto reserved = [&](const char* gpu, const char* context) {
-        return Bed().of("llama3.1-8b").on(gpu, 8).plan(alst(context, more)).device.peak_reserved;
+        return CaseBed().of("llama3.1-8b").on(gpu, 8).plan(alst(context, more)).device.peak_reserved;
     };
     // 16.3, 37.5, 66.5 and 124.5 GiB at 8K, 64K, 128K and 256K
     CHECK(std::abs(error_percent(in_gib(reserved("h200", "256K") - reserved("h200", "64K")), 124.5 - 37.5)) < 3);
@@ -120,12 +120,12 @@ USER_CASE("C05", "8K to 256K on one GPU each: growth within 3 %, the same on H20
     for (const char* context : {"8K", "64K", "256K"}) {
         CHECK(reserved("h200", context) == reserved("b200", context));
     }
-    const MaxContext found = Bed().of("llama3.1-8b").on("h200", 8).longest(without_context(alst("1", more)));
+    const MaxContext found = CaseBed().of("llama3.1-8b").on("h200", 8).longest(without_context(alst("1", more)));
     CHECK(found.context.value >= 256 * 1024);
     CHECK(found.context.value <= 330 * 1024);
 }
 USER_CASE("C06", "full logits: 96K fits on four H100, and the slope is that of the logits") {
-    const Bed bed = Bed().of("qwen3-4b").on("h100-sxm-80gb", 4);
+    const CaseBed bed = CaseBed().of("qwen3-4b").on("h100-sxm-80gb", 4);
     const auto peak = [&](const char* context) {
         return bed.plan(alst(context, {"attention_kernel=fa2"})).device.peak;
     };
@@ -137,7 +137,7 @@ USER_CASE("C06", "full logits: 96K fits on four H100, and the slope is that of t
     CHECK(per_element == doctest::Approx(12).epsilon(0.02));
 }
 USER_CASE("C10", "torchtitan with context parallel 2, 4, 8: equal peaks, on a card of its own") {
-    Bed bed;
+    CaseBed bed;
     bed.of("llama3.1-8b");
     bed.cluster = cluster_of("{base: h100-sxm-80gb, device_memory: 95GiB, memory_bandwidth: 2.4TB/s}");
     CHECK(in_gib(bed.cluster.device_memory) == 95);
@@ -157,7 +157,7 @@ USER_CASE("C10", "torchtitan with context parallel 2, 4, 8: equal peaks, on a ca
 }
 USER_CASE("C11", "8 against 128 GPUs: the states' share") {
     const auto states = [](int gpus) {
-        return paper_split(Bed()
+        return paper_split(CaseBed()
                                .of("llama3.1-8b")
                                .on("h100-sxm-80gb", gpus)
                                .plan({"method=native", "implementation=torchtitan", "ring=1", "context=8K", "batch=2",
@@ -168,7 +168,7 @@ USER_CASE("C11", "8 against 128 GPUs: the states' share") {
     CHECK(in_gib(states(8) - states(128)) == doctest::Approx(14.02).epsilon(0.001));
 }
 USER_CASE("C13", "Llama-2-7B at 700K on eight A100 fits") {
-    const Plan plan = Bed()
+    const Plan plan = CaseBed()
                           .of("llama2-7b")
                           .on("a100-sxm-80gb")
                           .plan({"method=ring", "context=716800", "attention_kernel=fa2", "sharding.strategy=zero3",
@@ -178,7 +178,7 @@ USER_CASE("C13", "Llama-2-7B at 700K on eight A100 fits") {
     CHECK(plan.device.peak > plan.device.usable * 7 / 10);  // not by a factor
 }
 USER_CASE("C15", "five heads cannot be spread over eight ranks") {
-    Bed bed;
+    CaseBed bed;
     bed.of(model_of("{base: llama3-8b, heads: 5, kv_heads: 5}"));
     CHECK(says(bed.refusal({"method=ulysses", "context=64K", "ulysses=8"}), "ulysses degree 8 exceeds 5 heads"));
 }
@@ -189,10 +189,10 @@ USER_CASE("C20", "a model cut to 12 layers") {
     CHECK(count_parameters(cut).total() == 12'369'207'296);
 }
 USER_CASE("C22", "5M on eight H100 with UPipe, not with Ulysses; 87.5 % of the intermediates of 64 heads") {
-    CHECK(Bed().plan({"method=upipe", "context=5M", "ulysses=8"}).fits);
-    CHECK_FALSE(Bed().plan({"method=ulysses", "context=5M"}).fits);
+    CHECK(CaseBed().plan({"method=upipe", "context=5M", "ulysses=8"}).fits);
+    CHECK_FALSE(CaseBed().plan({"method=ulysses", "context=5M"}).fits);
     // Stages of 8 of 64 heads hold an eighth of Q, K, V and output: 1 - 8/64 saved.
-    const Bed qwen = Bed().of("upipe-qwen3-32b");
+    const CaseBed qwen = CaseBed().of("upipe-qwen3-32b");
     const Recipe recipe = qwen.recipe({"method=upipe", "context=1M", "ulysses=8"});
     CHECK(1 - static_cast<double>(recipe.heads_per_stage) / static_cast<double>(qwen.model.heads) == 0.875);
     std::int64_t largest_exchange[2] = {0, 0};
@@ -213,14 +213,14 @@ USER_CASE("C22", "5M on eight H100 with UPipe, not with Ulysses; 87.5 % of the i
 USER_CASE("C23", "70B at 128K over eight: the boundaries of full checkpointing") {
     // 80 * 16,384 tokens * 8192 * 2 bytes = 20 GiB without tensor parallelism (2.5 GiB over TP 8), here on the host.
     const Plan plan =
-        Bed()
+        CaseBed()
             .of("llama3.1-70b")
             .plan({"method=ulysses", "context=128K", "implementation=lean", "offload.block_inputs=pageable"});
     CHECK(in_gib(plan.host.pageable_per_node) == 8 * 20.0);
 }
 USER_CASE("C24", "sequence parallelism that has no effect is noticed") {
-    Bed one, two;
-    for (Bed* bed : {&one, &two}) {
+    CaseBed one, two;
+    for (CaseBed* bed : {&one, &two}) {
         bed->of("qwen3-1.7b");
         bed->cluster.device_memory = Bytes{24 * gibi};
     }
@@ -242,7 +242,7 @@ USER_CASE("C24", "sequence parallelism that has no effect is noticed") {
 USER_CASE("C27", "a chunked loss costs by tokens of the chunk and by the table's gradient") {
     // Bytes at the loss: alpha * chunk * V + beta * V * D, whatever the chunk.
     const auto loss = [](std::int64_t chunk) {
-        const Bed bed = Bed().on("h100-sxm-80gb", 1);
+        const CaseBed bed = CaseBed().on("h100-sxm-80gb", 1);
         const Recipe recipe = bed.recipe({"method=ulysses", "context=64K", "tiling.loss=" + std::to_string(chunk)});
         Schedule schedule;
         build_training_step(make_workload(bed.model, bed.cluster, recipe), schedule);
@@ -265,7 +265,8 @@ USER_CASE("C27", "a chunked loss costs by tokens of the chunk and by the table's
 }
 USER_CASE("C29", "the vocabulary decides what logits cost") {
     const auto logits = [](const Transformer& model) {
-        return part_bytes(Bed().on("h100-sxm-80gb", 1).of(model).plan(alst("4K", {"ulysses=1"})), "log-probabilities");
+        return part_bytes(CaseBed().on("h100-sxm-80gb", 1).of(model).plan(alst("4K", {"ulysses=1"})),
+                          "log-probabilities");
     };
     const Transformer half = model_of(
         "{architectures: [Qwen2ForCausalLM], hidden_size: 896, intermediate_size: 4864, num_hidden_layers: 24, "
@@ -275,13 +276,14 @@ USER_CASE("C29", "the vocabulary decides what logits cost") {
     CHECK(logits(half) > logits(load_model("llama3.2-1b")));  // though the model is half the size
     // Gemma-3-12B at 14K: 14,336 * 262,208 * 4 bytes = 14.0 GiB a copy
     const Transformer gemma = model_of("{base: llama3-8b, vocabulary: 262208}");
-    const Plan plan = Bed().on("h100-sxm-80gb", 1).of(gemma).plan(alst("14336", {"ulysses=1"}));
+    const Plan plan = CaseBed().on("h100-sxm-80gb", 1).of(gemma).plan(alst("14336", {"ulysses=1"}));
     CHECK(in_gib(part_bytes(plan, "log-probabilities")) == doctest::Approx(14.0).epsilon(0.001));
 }
 USER_CASE("C30", "79.1 GiB of an 80 GB card, and what context parallelism cannot shrink") {
     CHECK(in_gib(load_cluster("h100-sxm-80gb").device_memory) == doctest::Approx(73.32 / 0.927).epsilon(0.001));
     const auto states = [](const char* degree) {
-        return part_bytes(Bed().plan({"method=ring", std::string("ring=") + degree, "context=16K"}), "optimizer state");
+        return part_bytes(CaseBed().plan({"method=ring", std::string("ring=") + degree, "context=16K"}),
+                          "optimizer state");
     };
     CHECK(states("1") == states("8"));
 }
@@ -294,7 +296,7 @@ USER_CASE("C31", "fp32 log-probabilities: exact sizes, and more than one at once
     for (const Block& block : {Block{"248320", 8192, 7.58}, {"131072", 20357, 9.94}, {"76032", 205302, 58.15}}) {
         CAPTURE(block.vocabulary);
         const Transformer model = model_of(std::string("{base: llama3-8b, vocabulary: ") + block.vocabulary + "}");
-        Bed bed;
+        CaseBed bed;
         bed.of(model).on("h200", 1);
         const Plan plan = bed.plan(alst(std::to_string(block.tokens), {"ulysses=1"}));
         CHECK(in_gib(part_bytes(plan, "log-probabilities")) == doctest::Approx(block.gib).epsilon(0.001));
@@ -319,7 +321,7 @@ USER_CASE("C31", "fp32 log-probabilities: exact sizes, and more than one at once
 USER_CASE("C32", "32K x 128K logits: 8 GiB in 16 bits, and what an eager loss makes of them") {
     const Transformer model = model_of("{base: llama3-8b, vocabulary: 131072}");
     const auto peak = [&](const char* tiling) {
-        return Bed().of(model).on("h100-sxm-80gb", 1).plan(alst("32K", {"ulysses=1", tiling})).device.peak;
+        return CaseBed().of(model).on("h100-sxm-80gb", 1).plan(alst("32K", {"ulysses=1", tiling})).device.peak;
     };
     const std::int64_t one = std::int64_t{32768} * 131072 * 2;
     CHECK(in_gib(Bytes{one}) == 8);
@@ -337,22 +339,23 @@ USER_CASE("C32", "32K x 128K logits: 8 GiB in 16 bits, and what an eager loss ma
 USER_CASE("C34", "a larger model that is cheaper in the same setting is inconsistent") {
     const std::vector<std::string> setting = alst("32K", {"ulysses=4"});
     const Validation validation =
-        validate({measurement("8B", Bed().of("qwen3-8b").on("h200", 4), setting, allocated_gib, 90),
-                  measurement("14B", Bed().of("qwen3-14b").on("h200", 4), setting, allocated_gib, 50)});
+        validate({measurement("8B", CaseBed().of("qwen3-8b").on("h200", 4), setting, allocated_gib, 90),
+                  measurement("14B", CaseBed().of("qwen3-14b").on("h200", 4), setting, allocated_gib, 50)});
     CHECK(noted(validation.comparisons[0], "inconsistent with 14B"));
     CHECK(noted(validation.comparisons[0], "loss and logits settings, offload and swapping"));
     const Validation sound =
-        validate({measurement("8B", Bed().of("qwen3-8b").on("h200", 4), setting, allocated_gib, 50),
-                  measurement("14B", Bed().of("qwen3-14b").on("h200", 4), setting, allocated_gib, 70)});
+        validate({measurement("8B", CaseBed().of("qwen3-8b").on("h200", 4), setting, allocated_gib, 50),
+                  measurement("14B", CaseBed().of("qwen3-14b").on("h200", 4), setting, allocated_gib, 70)});
     CHECK(sound.comparisons[0].notes.empty());
 }
 USER_CASE("C56", "inputs that were split twice, or not at all") {
     const std::vector<std::string> setting{"method=ulysses", "context=1M", "offload.block_inputs=none"};
-    const Plan plan = Bed().plan(setting);
+    const Plan plan = CaseBed().plan(setting);
     const Bytes activations = activations_at_peak(plan);
     const Bytes fixed = plan.device.peak - activations;
     const auto note = [&](Bytes measured) {
-        const Validation validation = validate({measurement("run", Bed(), setting, allocated_gib, in_gib(measured))});
+        const Validation validation =
+            validate({measurement("run", CaseBed(), setting, allocated_gib, in_gib(measured))});
         return validation.comparisons[0].notes.empty() ? std::string() : validation.comparisons[0].notes[0];
     };
     CHECK(says(note(fixed + activations / 8), "are inputs split twice?"));

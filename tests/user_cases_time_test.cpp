@@ -8,7 +8,7 @@
 namespace headroom {
 namespace {
 
-StepPrediction step_of(const Bed& bed, const std::vector<std::string>& assignments) {
+StepPrediction step_of(const CaseBed& bed, const std::vector<std::string>& assignments) {
     Evaluator evaluator;
     return predict(bed.model, bed.cluster, bed.recipe(assignments), calibration_for(bed.cluster), evaluator);
 }
@@ -22,7 +22,7 @@ USER_CASE("C08", "twice the context on twice the GPUs takes 1.91 and 1.93 times 
     double seconds[3];
     int gpus = 8;
     for (double& step : seconds) {
-        step = step_of(Bed().of("qwen3-8b").on("h100-sxm-80gb", gpus),
+        step = step_of(CaseBed().of("qwen3-8b").on("h100-sxm-80gb", gpus),
                        {"method=native", "implementation=torchtitan", "attention_kernel=cudnn", "tiling.mlp=off",
                         "tiling.norm=off", "context=" + std::to_string(131072 * gpus)})
                    .time.seconds.value;
@@ -35,13 +35,13 @@ USER_CASE("C08", "twice the context on twice the GPUs takes 1.91 and 1.93 times 
 
 USER_CASE("C109", "tokens a second, per GPU and of the job: a context-parallel group counts once") {
     // Two groups of four: S * batch * 2 / seconds for the job, an eighth of it per GPU.
-    const StepPrediction step = step_of(Bed(), {"method=ulysses", "context=64K", "ulysses=4", "batch=3"});
+    const StepPrediction step = step_of(CaseBed(), {"method=ulysses", "context=64K", "ulysses=4", "batch=3"});
     const double job = 65536.0 * 3 * 2 / step.time.seconds.value;
     CHECK(step.tokens_per_second == doctest::Approx(job));
     CHECK(step.tokens_per_second_per_gpu == doctest::Approx(job / 8));
 }
 USER_CASE("C111", "MFU names its convention, and counts half the square unless asked") {
-    const Bed bed = Bed().of("llama2-7b");
+    const CaseBed bed = CaseBed().of("llama2-7b");
     const Tokens context{131072};
     const double half = model_flops(bed.model, context, 1, AttentionCount::causal).attention;
     CHECK(model_flops(bed.model, context, 1, AttentionCount::full).attention == 2 * half);

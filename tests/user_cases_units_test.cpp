@@ -13,7 +13,7 @@ namespace headroom {
 namespace {
 
 Bytes hidden_state(const std::string& model, const std::string& context, int gpus) {
-    const Bed bed = Bed().of(model).on("h100-sxm-80gb", gpus);
+    const CaseBed bed = CaseBed().of(model).on("h100-sxm-80gb", gpus);
     return make_workload(bed.model, bed.cluster, bed.recipe({"method=ring", "context=" + context})).hidden;
 }
 
@@ -24,7 +24,7 @@ nlohmann::json plan_of(const std::vector<std::string>& more) {
 }
 
 /// Bytes that one rank passes on in the forward of one block, by kind of collective.
-std::int64_t sent(const Bed& bed, const std::vector<std::string>& assignments, CollectiveKind kind) {
+std::int64_t sent(const CaseBed& bed, const std::vector<std::string>& assignments, CollectiveKind kind) {
     Schedule schedule;
     build_training_step(make_workload(bed.model, bed.cluster, bed.recipe(assignments)), schedule);
     std::int64_t sum = 0;
@@ -40,7 +40,7 @@ std::int64_t sent(const Bed& bed, const std::vector<std::string>& assignments, C
 }  // namespace
 
 USER_CASE("C101", "logits of 18,750 tokens: 9.62 GB are 8.96 GiB") {
-    const Bed bed = Bed().on("h100-sxm-80gb", 1);
+    const CaseBed bed = CaseBed().on("h100-sxm-80gb", 1);
     const Plan plan = bed.plan(alst("18750", {"ulysses=1"}));
     const Bytes logits = part_bytes(plan, "log-probabilities");
     CHECK(logits.value == 9'619'200'000);
@@ -72,7 +72,7 @@ USER_CASE("C105", "allocated, reserved and in use are three numbers") {
     CHECK(*validation.comparisons[1].predicted < *validation.comparisons[2].predicted);
 }
 USER_CASE("C107", "what lies outside the allocator is visible, configurable, and counted in the verdict alone") {
-    Bed bed = Bed().on("h200", 1);
+    CaseBed bed = CaseBed().on("h200", 1);
     const Plan one = bed.plan({"method=ulysses", "context=64K"});
     CHECK(in_gib(one.device.outside_allocator) > 0.4);
     CHECK(in_gib(one.device.outside_allocator) < 1.8);  // context alone: 0.47 to 1.78 GiB
@@ -88,7 +88,7 @@ USER_CASE("C108", "checkpoints of Llama-8B at 32K, and saved tensors by the mode
     // output (5), q, k, v (1.5), three FFN-wide tensors with Liger (3 * 3.5): derived from the shape, so a wider MLP
     // keeps more.
     const auto kept = [](const Transformer& model, const char* loss = "tiling.loss=auto") {
-        const Bed bed = Bed().of(model).on("h200", 1);
+        const CaseBed bed = CaseBed().of(model).on("h200", 1);
         const Workload work =
             make_workload(bed.model, bed.cluster, bed.recipe(alst("32K", {"ulysses=1", "checkpointing=none", loss})));
         Schedule schedule;
@@ -119,7 +119,7 @@ USER_CASE("C108", "checkpoints of Llama-8B at 32K, and saved tensors by the mode
 USER_CASE("C117", "communication of a block: Ulysses and ring, linear in the context") {
     for (const char* name : {"llama2-7b", "llama3-8b"}) {  // f = KV heads / query heads = 1 and 1/4
         CAPTURE(name);
-        const Bed bed = Bed().of(name);
+        const CaseBed bed = CaseBed().of(name);
         const double f = static_cast<double>(bed.model.kv_heads) / static_cast<double>(bed.model.heads);
         const double x = static_cast<double>(hidden_state(name, "1M", 8).value);
         const auto ulysses = static_cast<double>(
@@ -150,7 +150,7 @@ USER_CASE("C118", "lengths are global, and both are echoed") {
     CHECK(says(run_headroom({"plan", "--help"}).out, "length of one sequence over all GPUs"));
 }
 USER_CASE("C120", "a parameter changes what it says it changes") {
-    Bed bed;
+    CaseBed bed;
     const std::vector<std::string> base{"method=usp", "context=1M", "ulysses=4", "ring=2"};
     const Plan before = bed.plan(base);
     bed.cluster.host_memory_usable = 0.5;
@@ -165,7 +165,7 @@ USER_CASE("C120", "a parameter changes what it says it changes") {
         std::vector<std::string> changed = base;
         changed.emplace_back(change);
         if (std::string(change) == "ulysses=8") changed.emplace_back("ring=1");
-        const Plan after = Bed().plan(changed);
+        const Plan after = CaseBed().plan(changed);
         CHECK((after.device.peak != before.device.peak || after.host.peak_per_node != before.host.peak_per_node));
     }
     // Norm weights are small, and are not lost: hidden and QK norms count.

@@ -14,13 +14,13 @@
 namespace headroom {
 namespace {
 
-Bed heads(int query, int kv) {
-    Bed bed;
+CaseBed heads(int query, int kv) {
+    CaseBed bed;
     bed.of(model_of("{base: llama3-8b, heads: " + std::to_string(query) + ", kv_heads: " + std::to_string(kv) + "}"));
     return bed;
 }
 
-Workload workload(const Bed& bed, const std::vector<std::string>& assignments) {
+Workload workload(const CaseBed& bed, const std::vector<std::string>& assignments) {
     return make_workload(bed.model, bed.cluster, bed.recipe(assignments));
 }
 
@@ -45,7 +45,7 @@ std::string ulysses(int degree) { return "ulysses=" + std::to_string(degree); }
 }  // namespace
 
 USER_CASE("C36", "40 query and 8 KV heads: degrees 1, 2, 4, 8 and 40") {
-    const Bed bed = heads(40, 8).on("h100-sxm-80gb", 40);
+    const CaseBed bed = heads(40, 8).on("h100-sxm-80gb", 40);
     CHECK(valid_ulysses_degrees(bed.model) == std::vector<int>{1, 2, 4, 8, 40});
     for (const int degree : {5, 10, 20}) {  // the query heads divide, the KV rule fails
         CHECK(says(bed.refusal({"method=ulysses", "context=640K", ulysses(degree)}), "one must divide the other"));
@@ -63,7 +63,7 @@ USER_CASE("C36", "40 query and 8 KV heads: degrees 1, 2, 4, 8 and 40") {
     CHECK(all_to_all_bytes(work) == 4 * 2 * tokens * 40 * 128);
 }
 USER_CASE("C37", "28 query and 4 KV heads on 8 GPUs: the error names both, and what works") {
-    const Bed bed = Bed().of("qwen2.5-7b");
+    const CaseBed bed = CaseBed().of("qwen2.5-7b");
     const std::string text = bed.refusal({"method=ulysses", "context=64K", "ulysses=8"});
     CHECK(says(text, "28 heads are not divisible by ulysses degree 8"));
     CHECK(says(text, "1, 2, 4, 28"));
@@ -73,7 +73,7 @@ USER_CASE("C37", "28 query and 4 KV heads on 8 GPUs: the error names both, and w
     CHECK(bed.refusal({"method=ring", "context=64K"}).empty());
 }
 USER_CASE("C38", "32 query and 8 KV heads: 16 with every KV head twice, 32 with four copies, 64 never") {
-    const Bed bed = Bed().on("h100-sxm-80gb", 64);
+    const CaseBed bed = CaseBed().on("h100-sxm-80gb", 64);
     const Workload sixteen = workload(bed, {"method=ulysses", "context=1M", "ulysses=16"});
     CHECK(sixteen.kv_heads / bed.model.kv_heads == 2);
     CHECK(workload(bed, {"method=ulysses", "context=1M", "ulysses=32"}).kv_heads / bed.model.kv_heads == 4);
@@ -86,7 +86,7 @@ USER_CASE("C38", "32 query and 8 KV heads: 16 with every KV head twice, 32 with 
 USER_CASE("C39", "uneven heads are rejected, even ones are even") {
     CHECK(says(heads(7, 7).refusal({"method=ulysses", "context=64K", "ulysses=4"}), "7 heads are not divisible by"));
     CHECK(says(heads(20, 20).refusal({"method=ulysses", "context=64K", "ulysses=8"}), "20 heads are not divisible by"));
-    const Bed even = heads(12, 12).on("h100-sxm-80gb", 4);
+    const CaseBed even = heads(12, 12).on("h100-sxm-80gb", 4);
     const Workload work = workload(even, {"method=ulysses", "context=64K", "ulysses=4"});
     CHECK(work.model.heads / work.recipe.ulysses == 3);
 }
@@ -98,17 +98,17 @@ USER_CASE("C40", "48 heads with 64 wanted: divisors listed, and 16 x 4 proposed"
     CHECK(says(text, "ulysses 16 x ring 4"));
 }
 USER_CASE("C44", "an odd length is refused with the next that works, never cut") {
-    const std::string text = Bed().on("h100-sxm-80gb", 2).refusal({"method=ring", "context=7"});
+    const std::string text = CaseBed().on("h100-sxm-80gb", 2).refusal({"method=ring", "context=7"});
     CHECK(says(text, "context of 7 tokens is not a multiple of 4 (two zig-zag chunks on every rank)"));
     CHECK(says(text, "use 8"));
 }
 USER_CASE("C47", "UPipe head groups: 4 stages of Llama-3-8B, 8 of Qwen3-32B, none of 28 heads over 8") {
-    const Recipe llama = Bed().recipe({"method=upipe", "context=1M", "ulysses=8"});
+    const Recipe llama = CaseBed().recipe({"method=upipe", "context=1M", "ulysses=8"});
     CHECK(llama.heads_per_stage == 8);
-    CHECK(Bed().model.heads / llama.heads_per_stage == 4);
-    const Bed qwen = Bed().of("qwen3-32b");
+    CHECK(CaseBed().model.heads / llama.heads_per_stage == 4);
+    const CaseBed qwen = CaseBed().of("qwen3-32b");
     CHECK(qwen.model.heads / qwen.recipe({"method=upipe", "context=1M", "ulysses=8"}).heads_per_stage == 8);
-    CHECK(says(Bed().of("qwen2.5-7b").refusal({"method=upipe", "context=1M", "ulysses=8"}), "28 heads"));
+    CHECK(says(CaseBed().of("qwen2.5-7b").refusal({"method=upipe", "context=1M", "ulysses=8"}), "28 heads"));
 }
 USER_CASE("C48", "windows and linear attention are refused by name") {
     const auto refusals = [](const std::string& path) { return load_model_file(path).refusals; };
@@ -127,7 +127,7 @@ USER_CASE("C48", "windows and linear attention are refused by name") {
     CHECK(std::any_of(hybrid.begin(), hybrid.end(), [](const auto& text) { return says(text, "6 of 8 layers"); }));
 }
 USER_CASE("C50", "two KV heads: larger degrees replicate them, and odd ones are named") {
-    const Bed bed = heads(32, 2);
+    const CaseBed bed = heads(32, 2);
     CHECK(valid_ulysses_degrees(bed.model) == std::vector<int>{1, 2, 4, 8, 16, 32});
     CHECK(workload(bed, {"method=ulysses", "context=64K", "ulysses=8"}).kv_heads == 8);
 }
@@ -137,14 +137,14 @@ USER_CASE("C51", "latent attention is refused rather than given a head size of h
                       [](const auto& text) { return says(text, "latent"); }));
 }
 USER_CASE("C53", "head_dim 8 is flagged") {
-    Bed bed;
+    CaseBed bed;
     bed.of(model_of("{base: llama3-8b, layers: 24, hidden: 128, heads: 16, kv_heads: 16, head_dim: 8}"));
     const Plan plan = bed.on("a100-sxm-80gb", 4).plan({"method=ring", "context=128K", "attention_kernel=fa2"});
     CHECK(std::any_of(plan.warnings.begin(), plan.warnings.end(),
                       [](const auto& text) { return says(text, "head_dim 8"); }));
 }
 USER_CASE("C54", "24 query and 6 KV heads: degree 4 fails the KV rule, 12 replicates twice") {
-    const Bed bed = heads(24, 6).on("h100-sxm-80gb", 24);
+    const CaseBed bed = heads(24, 6).on("h100-sxm-80gb", 24);
     const std::string text = bed.refusal({"method=ulysses", "context=768K", "ulysses=4"});
     CHECK(says(text, "6 KV heads and ulysses degree 4: one must divide the other"));
     CHECK(workload(bed, {"method=ulysses", "context=768K", "ulysses=12"}).kv_heads == 12);
@@ -159,7 +159,7 @@ USER_CASE("C57", "head sizes that kernels do not take") {
     CHECK_THROWS_WITH_AS(custom("hidden_size: 1000"), doctest::Contains("not divisible by num_attention_heads 16"),
                          Error);
     const auto warned = [](const Transformer& model, const std::string& part) {
-        const std::vector<std::string> list = Bed().of(model).plan({"method=ulysses", "context=64K"}).warnings;
+        const std::vector<std::string> list = CaseBed().of(model).plan({"method=ulysses", "context=64K"}).warnings;
         return std::any_of(list.begin(), list.end(), [&](const auto& text) { return says(text, part); });
     };
     CHECK(warned(custom("hidden_size: 1200"), "head_dim 75 is not a multiple of 8"));
@@ -189,9 +189,9 @@ USER_CASE("C122", "a gain is a change of the step's peak, with its share of the 
 }
 USER_CASE("C59", "products that do not match the GPUs") {
     const std::vector<std::string> asked{"method=usp", "context=1M", "ulysses=8", "ring=2"};
-    CHECK(says(Bed().refusal(asked), "16 ranks asked, 8 GPUs there (ulysses 8 x ring 2 = 16)"));
-    CHECK(says(Bed().on("h100-sxm-80gb", 24).refusal(asked), "24 GPUs are not a multiple of 16"));
-    const Bed four = Bed().on("h100-sxm-80gb", 32);
+    CHECK(says(CaseBed().refusal(asked), "16 ranks asked, 8 GPUs there (ulysses 8 x ring 2 = 16)"));
+    CHECK(says(CaseBed().on("h100-sxm-80gb", 24).refusal(asked), "24 GPUs are not a multiple of 16"));
+    const CaseBed four = CaseBed().on("h100-sxm-80gb", 32);
     CHECK(four.cluster.gpus() / four.recipe(asked).context_parallel() == 2);  // data parallel
 }
 

@@ -309,7 +309,7 @@ std::unique_ptr<AttentionWork> make_attention_work(cudaStream_t stream, const At
     return std::make_unique<CudnnWork>(stream, shape);
 }
 
-std::unique_ptr<Measurement> prepare_attention(const AttentionProbe& probe) {
+std::unique_ptr<PreparedProbe> prepare_attention(const AttentionProbe& probe) {
     return std::make_unique<AttentionMeasurement>(probe.shape);
 }
 

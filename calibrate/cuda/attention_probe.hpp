@@ -21,7 +21,7 @@ class AttentionWork {
 };
 std::unique_ptr<AttentionWork> make_attention_work(cudaStream_t stream, const Attention& shape);
 
-std::unique_ptr<Measurement> prepare_attention(const AttentionProbe& probe);
+std::unique_ptr<PreparedProbe> prepare_attention(const AttentionProbe& probe);
 /// Of the library that is loaded; the headers may be another.
 std::string cudnn_loaded_version();
 

@@ -178,8 +178,8 @@ void CheckDevice::slice(Stream stream, const SliceExponent& what, std::byte* fro
                "cudaMemcpy2DAsync");
 }
 
-void CheckDevice::transfer(Stream stream, std::span<const Span> moves) {
-    for (const Span& move : moves) {
+void CheckDevice::transfer(Stream stream, std::span<const ByteMove> moves) {
+    for (const ByteMove& move : moves) {
         check_cuda(cudaMemcpyAsync(move.to, move.from, size(move.bytes), cudaMemcpyDefault, get(stream)),
                    "cudaMemcpyAsync");
     }

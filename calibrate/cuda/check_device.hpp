@@ -19,8 +19,8 @@ namespace headroom {
 class RankTransport {
  public:
     virtual ~RankTransport() = default;
-    virtual void exchange(cudaStream_t stream, const Span& move) = 0;
-    virtual void pass_on(cudaStream_t stream, std::span<const Span> moves) = 0;
+    virtual void exchange(cudaStream_t stream, const ByteMove& move) = 0;
+    virtual void pass_on(cudaStream_t stream, std::span<const ByteMove> moves) = 0;
     /// Waits for the stream; the error of a peer that died ends the wait.
     virtual void wait(cudaStream_t stream) = 0;
 };
@@ -47,9 +47,9 @@ class CheckDevice : public ComputeDevice {
     void add(Stream stream, const AddTo& what, std::byte* sum, std::byte* term) override;
     void merge(Stream stream, const Merge& what, const Addresses& at, int head_dim) override;
     void slice(Stream stream, const SliceExponent& what, std::byte* from, std::byte* to) override;
-    void transfer(Stream stream, std::span<const Span> moves) override;
-    void exchange(Stream stream, const Span& move) override { transport_->exchange(get(stream), move); }
-    void pass_on(Stream stream, std::span<const Span> moves) override { transport_->pass_on(get(stream), moves); }
+    void transfer(Stream stream, std::span<const ByteMove> moves) override;
+    void exchange(Stream stream, const ByteMove& move) override { transport_->exchange(get(stream), move); }
+    void pass_on(Stream stream, std::span<const ByteMove> moves) override { transport_->pass_on(get(stream), moves); }
 
  private:
     cudaStream_t get(Stream stream) const { return streams_[static_cast<std::size_t>(stream)].get(); }

@@ -32,7 +32,7 @@ class NcclTransport : public RankTransport {
  public:
     NcclTransport(const Degrees& degrees, int rank, ncclComm_t comm) : degrees_(degrees), rank_(rank), comm_(comm) {}
 
-    void exchange(cudaStream_t stream, const Span& move) override {
+    void exchange(cudaStream_t stream, const ByteMove& move) override {
         const std::int64_t block = move.bytes / degrees_.ulysses;
         check_nccl(ncclGroupStart(), "ncclGroupStart", rank_);
         for (int i = 0; i < degrees_.ulysses; ++i) {
@@ -42,9 +42,9 @@ class NcclTransport : public RankTransport {
         }
         check_nccl(ncclGroupEnd(), "ncclGroupEnd", rank_);
     }
-    void pass_on(cudaStream_t stream, std::span<const Span> moves) override {
+    void pass_on(cudaStream_t stream, std::span<const ByteMove> moves) override {
         check_nccl(ncclGroupStart(), "ncclGroupStart", rank_);
-        for (const Span& move : moves) {
+        for (const ByteMove& move : moves) {
             send(move.from, move.bytes, degrees_.next(rank_), stream);
             receive(move.to, move.bytes, degrees_.before(rank_), stream);
         }
@@ -121,39 +121,39 @@ struct Board {
     Board(const Degrees& of) : degrees(of), meeting(of.size()), offered(static_cast<std::size_t>(of.size())) {}
     Degrees degrees;
     Meeting meeting;
-    std::vector<std::vector<Span>> offered;
+    std::vector<std::vector<ByteMove>> offered;
 };
 
 class SharedTransport : public RankTransport {
  public:
     SharedTransport(Board& board, int rank) : board_(board), rank_(rank) {}
 
-    void exchange(cudaStream_t stream, const Span& move) override {
+    void exchange(cudaStream_t stream, const ByteMove& move) override {
         const Degrees& degrees = board_.degrees;
         const std::int64_t block = move.bytes / degrees.ulysses;
         const int mine = rank_ % degrees.ulysses;
         share(stream, {&move, 1}, [&] {
             for (int i = 0; i < degrees.ulysses; ++i) {
-                const Span& sent = of(degrees.first_of_group(rank_) + i).front();
+                const ByteMove& sent = of(degrees.first_of_group(rank_) + i).front();
                 copy(stream, move.to + i * block, sent.from + mine * block, block);
             }
         });
     }
-    void pass_on(cudaStream_t stream, std::span<const Span> moves) override {
+    void pass_on(cudaStream_t stream, std::span<const ByteMove> moves) override {
         share(stream, moves, [&] {
-            const std::vector<Span>& sent = of(board_.degrees.before(rank_));
+            const std::vector<ByteMove>& sent = of(board_.degrees.before(rank_));
             for (std::size_t i = 0; i < moves.size(); ++i) copy(stream, moves[i].to, sent[i].from, moves[i].bytes);
         });
     }
     void wait(cudaStream_t stream) override { check_cuda(cudaStreamSynchronize(stream), "cudaStreamSynchronize"); }
 
  private:
-    std::vector<Span>& of(int rank) { return board_.offered[static_cast<std::size_t>(rank)]; }
+    std::vector<ByteMove>& of(int rank) { return board_.offered[static_cast<std::size_t>(rank)]; }
     static void copy(cudaStream_t stream, std::byte* to, const std::byte* from, std::int64_t bytes) {
         check_cuda(cudaMemcpyAsync(to, from, size(bytes), cudaMemcpyDeviceToDevice, stream), "cudaMemcpyAsync");
     }
     template <class Copies>
-    void share(cudaStream_t stream, std::span<const Span> moves, Copies copies) {
+    void share(cudaStream_t stream, std::span<const ByteMove> moves, Copies copies) {
         wait(stream);
         of(rank_).assign(moves.begin(), moves.end());
         board_.meeting.wait();

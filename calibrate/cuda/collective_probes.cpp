@@ -40,7 +40,7 @@ class Slowest {
     std::atomic<double> seconds_{0};
 };
 
-class CollectiveMeasurement : public Measurement {
+class CollectiveMeasurement : public PreparedProbe {
  public:
     CollectiveMeasurement(std::shared_ptr<NcclMesh> mesh, const CollectiveProbe& probe)
         : mesh_(std::move(mesh)), probe_(probe) {
@@ -147,7 +147,7 @@ std::int64_t used_bytes() {
 
 /// Of the first GPU here. The communicators of a job, made one after the other as trainers make them: of all ranks for
 /// gathers and scatters, of the Ulysses group, and of the ring.
-class CollectiveMemory : public Measurement {
+class CollectiveMemory : public PreparedProbe {
  public:
     CollectiveMemory(const MeshPlace& place, std::string ids) : place_(place), ids_(std::move(ids)) {}
 
@@ -197,7 +197,7 @@ class CollectiveMemory : public Measurement {
     Json notes_;
 };
 
-class Overlapped : public Measurement {
+class Overlapped : public PreparedProbe {
  public:
     Overlapped(std::shared_ptr<NcclMesh> mesh, const OverlapProbe& probe) : mesh_(std::move(mesh)), probe_(probe) {
         const CollectiveBuffers buffers = buffers_of(probe.kind, probe.bytes, probe.ranks);
@@ -288,13 +288,13 @@ class Overlapped : public Measurement {
 
 }  // namespace
 
-std::unique_ptr<Measurement> prepare_collective(std::shared_ptr<NcclMesh> mesh, const CollectiveProbe& probe) {
+std::unique_ptr<PreparedProbe> prepare_collective(std::shared_ptr<NcclMesh> mesh, const CollectiveProbe& probe) {
     return std::make_unique<CollectiveMeasurement>(std::move(mesh), probe);
 }
-std::unique_ptr<Measurement> prepare_collective_memory(const MeshPlace& place, const std::string& ids) {
+std::unique_ptr<PreparedProbe> prepare_collective_memory(const MeshPlace& place, const std::string& ids) {
     return std::make_unique<CollectiveMemory>(place, ids);
 }
-std::unique_ptr<Measurement> prepare_overlap(std::shared_ptr<NcclMesh> mesh, const OverlapProbe& probe) {
+std::unique_ptr<PreparedProbe> prepare_overlap(std::shared_ptr<NcclMesh> mesh, const OverlapProbe& probe) {
     return std::make_unique<Overlapped>(std::move(mesh), probe);
 }
 

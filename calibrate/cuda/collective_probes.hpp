@@ -9,9 +9,9 @@
 
 namespace headroom {
 
-std::unique_ptr<Measurement> prepare_collective(std::shared_ptr<NcclMesh> mesh, const CollectiveProbe& probe);
+std::unique_ptr<PreparedProbe> prepare_collective(std::shared_ptr<NcclMesh> mesh, const CollectiveProbe& probe);
 /// `ids`: three, of new_nccl_ids.
-std::unique_ptr<Measurement> prepare_collective_memory(const MeshPlace& place, const std::string& ids);
-std::unique_ptr<Measurement> prepare_overlap(std::shared_ptr<NcclMesh> mesh, const OverlapProbe& probe);
+std::unique_ptr<PreparedProbe> prepare_collective_memory(const MeshPlace& place, const std::string& ids);
+std::unique_ptr<PreparedProbe> prepare_overlap(std::shared_ptr<NcclMesh> mesh, const OverlapProbe& probe);
 
 }  // namespace headroom

@@ -33,7 +33,7 @@ struct Side {
     }
 };
 
-class CopyOverlap : public Measurement {
+class CopyOverlap : public PreparedProbe {
  public:
     explicit CopyOverlap(const CopyOverlapProbe& probe)
         : probe_(probe),
@@ -99,7 +99,7 @@ class CopyOverlap : public Measurement {
 
 }  // namespace
 
-std::unique_ptr<Measurement> prepare_copy_overlap(const CopyOverlapProbe& probe) {
+std::unique_ptr<PreparedProbe> prepare_copy_overlap(const CopyOverlapProbe& probe) {
     return std::make_unique<CopyOverlap>(probe);
 }
 

@@ -8,6 +8,6 @@
 
 namespace headroom {
 
-std::unique_ptr<Measurement> prepare_copy_overlap(const CopyOverlapProbe& probe);
+std::unique_ptr<PreparedProbe> prepare_copy_overlap(const CopyOverlapProbe& probe);
 
 }  // namespace headroom

@@ -9,9 +9,9 @@
 namespace headroom {
 namespace {
 
-class CrossCheck : public Measurement {
+class CrossCheck : public PreparedProbe {
  public:
-    explicit CrossCheck(std::unique_ptr<Measurement> of) : of_(std::move(of)) {
+    explicit CrossCheck(std::unique_ptr<PreparedProbe> of) : of_(std::move(of)) {
         if (dynamic_cast<StreamMeasurement*>(of_.get()) == nullptr) throw std::logic_error("no work on one stream");
         traced_seconds([] {});  // waived before anything is timed
     }
@@ -32,13 +32,13 @@ class CrossCheck : public Measurement {
     }
 
  private:
-    std::unique_ptr<Measurement> of_;
+    std::unique_ptr<PreparedProbe> of_;
     std::vector<double> events_, cupti_;
 };
 
 }  // namespace
 
-std::unique_ptr<Measurement> prepare_cross_check(std::unique_ptr<Measurement> of) {
+std::unique_ptr<PreparedProbe> prepare_cross_check(std::unique_ptr<PreparedProbe> of) {
     return std::make_unique<CrossCheck>(std::move(of));
 }
 

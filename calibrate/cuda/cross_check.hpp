@@ -9,6 +9,6 @@
 namespace headroom {
 
 /// `of` is the measurement of the probe's kernels.
-std::unique_ptr<Measurement> prepare_cross_check(std::unique_ptr<Measurement> of);
+std::unique_ptr<PreparedProbe> prepare_cross_check(std::unique_ptr<PreparedProbe> of);
 
 }  // namespace headroom

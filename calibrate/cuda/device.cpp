@@ -77,7 +77,7 @@ class CudaDevice : public Device {
 
     GpuState state() override { return nvml_.state(bus_id_); }
 
-    std::unique_ptr<Measurement> prepare(const Probe& probe) override {
+    std::unique_ptr<PreparedProbe> prepare(const Probe& probe) override {
         if (const auto* work = std::get_if<HostCopyProbe>(&probe.work)) return prepare_host_copy(*work);
         if (const auto* work = std::get_if<ZeroFillProbe>(&probe.work)) return prepare_zero_fill(*work);
         if (const auto* work = std::get_if<HostGapProbe>(&probe.work)) return prepare_host_gap(*work);
@@ -95,7 +95,7 @@ class CudaDevice : public Device {
         return mesh_ && mesh_->size() == ranks_of(probe.work) ? std::string() : new_nccl_ids(1);
     }
 
-    std::unique_ptr<Measurement> join(const Probe& probe, const std::string& invitation, int first_rank) override {
+    std::unique_ptr<PreparedProbe> join(const Probe& probe, const std::string& invitation, int first_rank) override {
         const MeshPlace place{ranks_of(probe.work), first_rank, first_, gpus_};
         if (std::holds_alternative<CollectiveMemoryProbe>(probe.work)) {
             mesh_.reset();  // memory is read before and after a new one
@@ -115,11 +115,13 @@ class CudaDevice : public Device {
     bool usable() override { return cudaDeviceSynchronize() == cudaSuccess; }
 
  private:
-    static std::unique_ptr<Measurement> prepare_kernels(const DeviceKernelProbe& work) {
+    static std::unique_ptr<PreparedProbe> prepare_kernels(const DeviceKernelProbe& work) {
         return prepare_device_kernel(work);
     }
-    static std::unique_ptr<Measurement> prepare_kernels(const GemmProbe& work) { return prepare_gemm(work); }
-    static std::unique_ptr<Measurement> prepare_kernels(const AttentionProbe& work) { return prepare_attention(work); }
+    static std::unique_ptr<PreparedProbe> prepare_kernels(const GemmProbe& work) { return prepare_gemm(work); }
+    static std::unique_ptr<PreparedProbe> prepare_kernels(const AttentionProbe& work) {
+        return prepare_attention(work);
+    }
 
     /// Which GPUs reach each other directly, and how fast by the driver's ranking (0 is the best).
     Json peers() const {

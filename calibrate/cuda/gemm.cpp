@@ -57,7 +57,7 @@ class GemmMeasurement : public StreamMeasurement {
 
 }  // namespace
 
-std::unique_ptr<Measurement> prepare_gemm(const GemmProbe& probe) { return std::make_unique<GemmMeasurement>(probe); }
+std::unique_ptr<PreparedProbe> prepare_gemm(const GemmProbe& probe) { return std::make_unique<GemmMeasurement>(probe); }
 
 std::string cublas_version_text() {
     const std::size_t version = cublasLtGetVersion();  // 130100

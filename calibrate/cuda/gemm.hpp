@@ -8,7 +8,7 @@
 
 namespace headroom {
 
-std::unique_ptr<Measurement> prepare_gemm(const GemmProbe& probe);
+std::unique_ptr<PreparedProbe> prepare_gemm(const GemmProbe& probe);
 /// "13.1.0"
 std::string cublas_version_text();
 

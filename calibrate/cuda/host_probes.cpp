@@ -35,7 +35,7 @@ struct Lane {
     void* host = nullptr;
 };
 
-class HostCopy : public Measurement {
+class HostCopy : public PreparedProbe {
  public:
     explicit HostCopy(const HostCopyProbe& probe)
         : probe_(probe), lanes_(static_cast<std::size_t>(probe.threads)), team_(probe.threads, on_gpus(probe.gpus)) {
@@ -153,7 +153,7 @@ class HostCopy : public Measurement {
     std::vector<double> unmap_;  ///< seconds to give the pages back
 };
 
-class ZeroFill : public Measurement {
+class ZeroFill : public PreparedProbe {
  public:
     explicit ZeroFill(const ZeroFillProbe& probe) : probe_(probe), team_(probe.threads, on_gpus(1)) {
         for (int i = 0; i < probe.threads; ++i) buffers_.emplace_back(probe.bytes);
@@ -181,7 +181,7 @@ class ZeroFill : public Measurement {
     Team team_;
 };
 
-class HostGapMeasurement : public Measurement {
+class HostGapMeasurement : public PreparedProbe {
  public:
     explicit HostGapMeasurement(const HostGapProbe& probe) : probe_(probe), stamps_(2 * sizeof(Stamp)) {}
 
@@ -249,14 +249,16 @@ class HostGapMeasurement : public Measurement {
 
 }  // namespace
 
-std::unique_ptr<Measurement> prepare_host_copy(const HostCopyProbe& probe) {
+std::unique_ptr<PreparedProbe> prepare_host_copy(const HostCopyProbe& probe) {
     int visible = 0;
     check_cuda(cudaGetDeviceCount(&visible), "cudaGetDeviceCount");
     if (probe.gpus > visible) throw Waived("this process does not see all GPUs of the node");
     return std::make_unique<HostCopy>(probe);
 }
-std::unique_ptr<Measurement> prepare_zero_fill(const ZeroFillProbe& probe) { return std::make_unique<ZeroFill>(probe); }
-std::unique_ptr<Measurement> prepare_host_gap(const HostGapProbe& probe) {
+std::unique_ptr<PreparedProbe> prepare_zero_fill(const ZeroFillProbe& probe) {
+    return std::make_unique<ZeroFill>(probe);
+}
+std::unique_ptr<PreparedProbe> prepare_host_gap(const HostGapProbe& probe) {
     return std::make_unique<HostGapMeasurement>(probe);
 }
 

@@ -8,8 +8,8 @@
 
 namespace headroom {
 
-std::unique_ptr<Measurement> prepare_host_copy(const HostCopyProbe& probe);
-std::unique_ptr<Measurement> prepare_zero_fill(const ZeroFillProbe& probe);
-std::unique_ptr<Measurement> prepare_host_gap(const HostGapProbe& probe);
+std::unique_ptr<PreparedProbe> prepare_host_copy(const HostCopyProbe& probe);
+std::unique_ptr<PreparedProbe> prepare_zero_fill(const ZeroFillProbe& probe);
+std::unique_ptr<PreparedProbe> prepare_host_gap(const HostGapProbe& probe);
 
 }  // namespace headroom

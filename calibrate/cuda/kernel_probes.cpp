@@ -381,7 +381,7 @@ class KernelMeasurement : public StreamMeasurement {
 
 }  // namespace
 
-std::unique_ptr<Measurement> prepare_device_kernel(const DeviceKernelProbe& probe) {
+std::unique_ptr<PreparedProbe> prepare_device_kernel(const DeviceKernelProbe& probe) {
     const bool chain = probe.kernel == DeviceKernel::complex_rotary;
     return std::make_unique<KernelMeasurement>(probe, chain ? 3 : 2);
 }

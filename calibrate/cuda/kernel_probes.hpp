@@ -8,6 +8,6 @@
 
 namespace headroom {
 
-std::unique_ptr<Measurement> prepare_device_kernel(const DeviceKernelProbe& probe);
+std::unique_ptr<PreparedProbe> prepare_device_kernel(const DeviceKernelProbe& probe);
 
 }  // namespace headroom

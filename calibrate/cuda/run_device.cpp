@@ -105,7 +105,7 @@ void CudaRunDevice::release(const LiveTensor& tensor) noexcept {
     pool_.release(tensor.address, stream(tensor.stream));
 }
 
-void CudaRunDevice::launch(const Launch& launch) {
+void CudaRunDevice::launch(const StreamLaunch& launch) {
     trouble_.check();
     const Event& event = launch.event;
     cudaStream_t on = stream(event.stream);
@@ -159,7 +159,7 @@ void CudaRunDevice::host_work(const HostWork& work) {
 
 void CudaRunDevice::enter_segment(std::uint32_t segment, std::uint32_t) { meter_.start_segment(segment, compute()); }
 
-void CudaRunDevice::note_workspace(const Launch& launch) {
+void CudaRunDevice::note_workspace(const StreamLaunch& launch) {
     const Attention& shape = launch.event.attention;
     for (const WorkspaceUse& use : workspaces_) {
         if (same_shape(use.shape, shape)) return;

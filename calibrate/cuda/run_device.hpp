@@ -50,7 +50,7 @@ class CudaRunDevice : public RunDevice {
 
     void* allocate(const LiveTensor& wanted) override;
     void release(const LiveTensor& tensor) noexcept override;
-    void launch(const Launch& launch) override;
+    void launch(const StreamLaunch& launch) override;
     void record(Stream stream, SyncId sync) override;
     void wait(Stream stream, SyncId sync) override;
     void host_wait(Stream stream) override { drain(stream); }
@@ -63,7 +63,7 @@ class CudaRunDevice : public RunDevice {
     cudaStream_t compute() const { return stream(Stream::compute); }
     void drain(Stream which);
     void drain_all();
-    void note_workspace(const Launch& launch);
+    void note_workspace(const StreamLaunch& launch);
 
     int gpu_;
     const Trouble& trouble_;

@@ -10,7 +10,7 @@
 
 namespace headroom {
 
-class StreamMeasurement : public Measurement {
+class StreamMeasurement : public PreparedProbe {
  public:
     /// `launches`: kernels one enqueue() starts.
     explicit StreamMeasurement(int launches) : most_runs_(std::max(1, 400 / launches)) {}

@@ -141,7 +141,7 @@ ExitCode what_if_command(const Words& words) {
         throw Error("nothing is changed", "headroom what-if", "add --set, --change, --against or --sensitivity");
     }
     const TimeBasis basis = read_time_basis(arguments, base.request.cluster);
-    Comparison comparison;
+    WhatIf comparison;
     comparison.base = make_plan(base.request.model, base.request.cluster, resolve(base.request, said), basis);
     comparison.variants = read_variants(arguments, base, basis);
     std::vector<Influence> moved;
