@@ -5,23 +5,15 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
-#include <csignal>
 
 #include "calibrate/crew_device.hpp"
 #include "calibrate/host_facts.hpp"
+#include "calibrate/interrupt.hpp"
 #include "calibrate/probe_file.hpp"
 #include "calibrate/session.hpp"
 
 namespace headroom {
 namespace {
-
-std::atomic<bool> interrupted{false};  // NOLINT: a signal handler can reach nothing else
-
-void interrupt(int) {
-    interrupted = true;
-    std::signal(SIGINT, SIG_DFL);  // a second one ends at once
-}
 
 void say(const std::string& line) { fmt::print(stderr, "{}\n", line); }
 
@@ -84,9 +76,8 @@ ExitCode run_probes(const CalibrateOptions& options, const std::vector<std::stri
     });
     ProbeWriter writer = open_writer(options, before);
     writer.write(provenance);
-    std::signal(SIGINT, interrupt);
-    std::signal(SIGTERM, interrupt);
-    return report(run_session(*device, plan.probes, writer, {monotonic_seconds, utc_now, say, &interrupted}), plan);
+    return report(run_session(*device, plan.probes, writer, {monotonic_seconds, utc_now, say, &catch_interrupts()}),
+                  plan);
 }
 
 }  // namespace

@@ -2,12 +2,10 @@
 #include "calibrate/check_command.hpp"
 
 #include <fmt/core.h>
-#include <fnmatch.h>
 
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <map>
 #include <optional>
 
 #include "calibrate/host_device.hpp"
@@ -15,11 +13,6 @@
 
 namespace headroom {
 namespace {
-
-bool matches_any(const std::string& name, const std::vector<std::string>& globs) {
-    return std::any_of(globs.begin(), globs.end(),
-                       [&](const std::string& glob) { return ::fnmatch(glob.c_str(), name.c_str(), 0) == 0; });
-}
 
 std::vector<CheckCase> selected_cases(const Selection& selection, const CheckMachine& machine,
                                       const std::vector<int>& ranks) {

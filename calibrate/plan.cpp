@@ -14,10 +14,6 @@ namespace {
 
 bool matches(const std::string& name, const std::string& glob) { return ::fnmatch(glob.c_str(), name.c_str(), 0) == 0; }
 
-bool matches_any(const std::string& name, const std::vector<std::string>& globs) {
-    return std::any_of(globs.begin(), globs.end(), [&](const std::string& glob) { return matches(name, glob); });
-}
-
 void reject_idle_globs(const std::vector<Probe>& probes, const std::vector<std::string>& globs, const char* flag) {
     for (const std::string& glob : globs) {
         const bool used =
@@ -35,6 +31,10 @@ std::string row(const Probe& probe) {
 }
 
 }  // namespace
+
+bool matches_any(const std::string& name, const std::vector<std::string>& globs) {
+    return std::any_of(globs.begin(), globs.end(), [&](const std::string& glob) { return matches(name, glob); });
+}
 
 ProbePlan plan_probes(const PlanMachine& machine, const Selection& selection) {
     const std::vector<Probe> all = all_probes(machine);

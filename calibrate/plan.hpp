@@ -29,6 +29,9 @@ struct Selection {
     double budget = 0;                    ///< seconds; 0: no limit
 };
 
+/// Does one of the globs match?
+bool matches_any(const std::string& name, const std::vector<std::string>& globs);
+
 struct ProbePlan {
     std::vector<Probe> probes;   ///< to run
     std::vector<Probe> too_big;  ///< need more memory than the machine has

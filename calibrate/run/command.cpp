@@ -3,11 +3,9 @@
 
 #include <fmt/core.h>
 
-#include <atomic>
-#include <csignal>
-
 #include "calibrate/calibrate.hpp"
 #include "calibrate/host_facts.hpp"
+#include "calibrate/interrupt.hpp"
 #include "calibrate/probe_file.hpp"
 #include "calibrate/run/compare.hpp"
 #include "calibrate/run/report.hpp"
@@ -15,13 +13,6 @@
 
 namespace headroom {
 namespace {
-
-std::atomic<bool> interrupted{false};  // NOLINT: a signal handler can reach nothing else
-
-void interrupt(int) {
-    interrupted = true;
-    std::signal(SIGINT, SIG_DFL);  // a second one ends at once
-}
 
 void say(const std::string& text) { fmt::print(stderr, "{}", text); }
 
@@ -114,8 +105,7 @@ ExitCode run_runs(const CalibrateOptions& options, const std::vector<std::string
     const std::unique_ptr<RunFleet> fleet = open(cases.front().cluster.gpus());
     ProbeWriter writer = options.output.empty() ? ProbeWriter::standard_output() : ProbeWriter::create(options.output);
     writer.write(with_command(fleet->provenance(), words));
-    std::signal(SIGINT, interrupt);
-    std::signal(SIGTERM, interrupt);
+    const std::atomic<bool>& interrupted = catch_interrupts();
     const RunProtocol protocol{options.run.steps, options.run.warm_seconds, &interrupted};
     const double begin = monotonic_seconds();
     Tally tally;
