@@ -12,23 +12,12 @@
 #include "configs/load.hpp"
 #include "configs/reader.hpp"
 #include "models/error.hpp"
+#include "tests/complaint.hpp"
+#include "tests/run_headroom.hpp"
 
 using namespace headroom;
 
 namespace {
-
-/// What a user would read: sentence | where | hint.
-template <class Action>
-std::string complaint(Action action) {
-    try {
-        action();
-    } catch (const headroom::Error& error) {
-        return std::string(error.what()) + " | " + error.where() + " | " + error.hint();
-    }
-    return "no error";
-}
-
-bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 std::string load_complaint(const std::string& name_or_path) {
     return complaint([&] { load_model_file(name_or_path); });

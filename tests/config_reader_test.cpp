@@ -6,23 +6,12 @@
 #include <string>
 
 #include "configs/reader.hpp"
+#include "tests/complaint.hpp"
+#include "tests/run_headroom.hpp"
 
 using namespace headroom;
 
 namespace {
-
-/// What a user would read: sentence | where | hint.
-template <class Action>
-std::string complaint(Action action) {
-    try {
-        action();
-    } catch (const headroom::Error& error) {
-        return std::string(error.what()) + " | " + error.where() + " | " + error.hint();
-    }
-    return "no error";
-}
-
-bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 Value parse(const std::string& text) { return parse_yaml(text, "f.yaml"); }
 

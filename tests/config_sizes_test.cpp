@@ -7,23 +7,12 @@
 #include "configs/load.hpp"
 #include "configs/sizes.hpp"
 #include "models/error.hpp"
+#include "tests/complaint.hpp"
+#include "tests/run_headroom.hpp"
 
 using namespace headroom;
 
 namespace {
-
-/// What a user would read: sentence | where | hint.
-template <class Action>
-std::string complaint(Action action) {
-    try {
-        action();
-    } catch (const headroom::Error& error) {
-        return std::string(error.what()) + " | " + error.where() + " | " + error.hint();
-    }
-    return "no error";
-}
-
-bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 std::int64_t tokens(const std::string& text) { return parse_tokens(text, "--context").value; }
 std::int64_t bytes(const std::string& text) { return parse_bytes(text, "device_memory", "here").value; }

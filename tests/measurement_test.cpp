@@ -5,6 +5,7 @@
 #include <doctest/doctest.h>
 
 #include "models/error.hpp"
+#include "tests/run_headroom.hpp"
 
 namespace headroom {
 namespace {
@@ -17,8 +18,6 @@ std::string complaint(const std::string& yaml) {
     }
     return {};
 }
-
-bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 const std::string entry =
     "entries:\n"
