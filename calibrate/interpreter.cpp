@@ -29,8 +29,8 @@ void join(Clock& clock, const Clock& other) {
 
 }  // namespace
 
-Interpreter::Interpreter(const Schedule& schedule, std::int64_t element, int head_dim, ComputeDevice& device)
-    : schedule_(schedule), element_(element), head_dim_(head_dim), device_(device) {}
+Interpreter::Interpreter(const Schedule& schedule, std::int64_t element, int ranks, ComputeDevice& device)
+    : schedule_(schedule), element_(element), ranks_(ranks), device_(device) {}
 
 Interpreter::~Interpreter() {
     for (auto& [id, stack] : tensors_) {
@@ -103,63 +103,18 @@ void Interpreter::release(TensorId id) {
 }
 
 void Interpreter::launch(std::uint32_t index) {
-    const auto begin = std::lower_bound(schedule_.descriptions.begin(), schedule_.descriptions.end(), index,
-                                        [](const Description& d, std::uint32_t at) { return d.event < at; });
     const Event& event = schedule_.events[index];
-    if (begin == schedule_.descriptions.end() || begin->event != index) {
-        wrong(event.name, "the launch does not say what it computes");
-    }
-    for (auto it = begin; it != schedule_.descriptions.end() && it->event == index; ++it) {
-        compute(event, it->computation);
-    }
+    const Described computations = described(schedule_, index);
+    if (computations.empty()) wrong(event.name, "the launch does not say what it computes");
+    for (const Description& one : computations) compute(event, one.computation);
 }
 
 void Interpreter::compute(const Event& event, const Computation& computation) {
-    Attention shape = event.kind == EventKind::attention ? event.attention : Attention{};
-    shape.head_dim = head_dim_;
+    const Attention shape = event.kind == EventKind::attention ? event.attention : Attention{};
     join(clocks_[number(event.stream)], clocks_[host]);
-    for (const Access& access : accesses(computation, shape, element_)) touch(event, access);
+    for (const Access& access : accesses(computation, shape, element_, ranks_)) touch(event, access);
     ++clocks_[number(event.stream)][number(event.stream)];
-
-    const Stream stream = event.stream;
-    const auto spans = [&](const auto& moves) {
-        std::vector<ByteMove> list;
-        for (const Move& move : moves) {
-            if (move.bytes > 0) list.push_back({resolve(move.from), resolve(move.to), move.bytes});
-        }
-        return list;
-    };
-    struct Visitor {
-        Interpreter& self;
-        const Event& event;
-        Stream stream;
-        const decltype(spans)& spans_of;
-
-        std::byte* at(const View& view) { return self.resolve(view); }
-        void operator()(const Product& p) {
-            self.device_.product(stream, p, {at(p.a.view), at(p.b.view), at(p.c.view)});
-        }
-        void operator()(const Rotary& r) { self.device_.rotary(stream, r, at(r.data), self.head_dim_); }
-        void operator()(const AttentionCall& c) {
-            self.device_.attention(
-                stream, event.attention,
-                {at(c.query), at(c.key), at(c.value), at(c.output), at(c.exponent), at(c.output_gradient),
-                 at(c.query_gradient), at(c.key_gradient), at(c.value_gradient), at(c.accumulator), at(c.delta)});
-        }
-        void operator()(const Exchange& e) {
-            self.device_.exchange(stream, {at(e.move.from), at(e.move.to), e.move.bytes});
-        }
-        void operator()(const PassOn& p) { self.device_.pass_on(stream, spans_of(p.moves)); }
-        void operator()(const Transfer& t) { self.device_.transfer(stream, spans_of(t.moves)); }
-        void operator()(const Convert& c) { self.device_.convert(stream, c, at(c.from), at(c.to)); }
-        void operator()(const AddTo& a) { self.device_.add(stream, a, at(a.sum), at(a.term)); }
-        void operator()(const Merge& m) {
-            self.device_.merge(stream, m, {at(m.sum), at(m.exponent), at(m.block), at(m.block_exponent)},
-                               self.head_dim_);
-        }
-        void operator()(const SliceExponent& s) { self.device_.slice(stream, s, at(s.from), at(s.to)); }
-    };
-    std::visit(Visitor{*this, event, stream, spans}, computation);
+    perform(device_, event, computation, [this](const View& view) { return resolve(view); });
 }
 
 void Interpreter::touch(const Event& event, const Access& access) {
@@ -191,7 +146,7 @@ Interpreter::Tensor& Interpreter::tensor(TensorId id, const char* launch) {
 }
 
 std::byte* Interpreter::resolve(const View& view) const {
-    return view.empty() ? nullptr : tensors_.at(view.tensor).back().address + view.offset;
+    return tensors_.at(view.tensor).back().address + view.offset;
 }
 
 std::byte* Interpreter::address(TensorId id) const {

@@ -4,28 +4,17 @@
 // may still use it, and that streams wait for each other wherever one needs what another wrote.
 #pragma once
 
-#include <array>
-#include <cstddef>
 #include <map>
 #include <span>
 #include <vector>
 
-#include "models/schedule.hpp"
+#include "calibrate/arithmetic.hpp"
 
 namespace headroom {
 
-/// Where a computation's views lie, in the order in which its structure declares them.
-using Addresses = std::array<std::byte*, 11>;
-
-struct ByteMove {
-    std::byte *from, *to;
-    std::int64_t bytes;
-};
-
-/// What a schedule is run on. Everything is enqueued on a stream and may be done later.
-class ComputeDevice {
+/// What a schedule is run on.
+class ComputeDevice : public Arithmetic {
  public:
-    virtual ~ComputeDevice() = default;
     virtual std::byte* allocate(const char* name, std::int64_t bytes, Place place) = 0;
     virtual void release(std::byte* address, Place place) = 0;
     virtual void record(Stream stream, SyncId sync) = 0;
@@ -34,18 +23,11 @@ class ComputeDevice {
     /// Narrow elements from and to the host; waits for everything enqueued.
     virtual void upload(std::byte* to, std::span<const float> values) = 0;
     virtual void download(std::span<float> values, const std::byte* from) = 0;
-
-    virtual void product(Stream stream, const Product& what, const Addresses& at) = 0;
-    /// By the positions the device was made with, of the rank's rows, where `what` gives none.
-    virtual void rotary(Stream stream, const Rotary& what, std::byte* data, int head_dim) = 0;
-    virtual void attention(Stream stream, const Attention& shape, const Addresses& at) = 0;
-    virtual void convert(Stream stream, const Convert& what, std::byte* from, std::byte* to) = 0;
-    virtual void add(Stream stream, const AddTo& what, std::byte* sum, std::byte* term) = 0;
-    virtual void merge(Stream stream, const Merge& what, const Addresses& at, int head_dim) = 0;
-    virtual void slice(Stream stream, const SliceExponent& what, std::byte* from, std::byte* to) = 0;
-    virtual void transfer(Stream stream, std::span<const ByteMove> moves) = 0;
-    virtual void exchange(Stream stream, const ByteMove& move) = 0;
-    virtual void pass_on(Stream stream, std::span<const ByteMove> moves) = 0;
+    /// The same as they are: fp32 and integers.
+    virtual void upload_bytes(std::byte* to, std::span<const std::byte> bytes) = 0;
+    virtual void download_bytes(std::span<std::byte> bytes, const std::byte* from) = 0;
+    /// Sum of the losses of all rows since the last call, without their weight; waits for everything enqueued.
+    virtual double take_loss() = 0;
 };
 
 /// One part of a tensor that a computation reads or writes.
@@ -56,13 +38,13 @@ struct Access {
 };
 
 /// Every part that `computation` touches. `shape` is that of the launch, of attention only; `element` the bytes of a
-/// narrow element.
-std::vector<Access> accesses(const Computation& computation, const Attention& shape, std::int64_t element);
+/// narrow element; `ranks` the size of the sharding group.
+std::vector<Access> accesses(const Computation& computation, const Attention& shape, std::int64_t element, int ranks);
 
 class Interpreter {
  public:
-    /// The schedule must outlive it.
-    Interpreter(const Schedule& schedule, std::int64_t element, int head_dim, ComputeDevice& device);
+    /// The schedule must outlive it. `element` bytes of a narrow element, `ranks` that share the parameters.
+    Interpreter(const Schedule& schedule, std::int64_t element, int ranks, ComputeDevice& device);
     ~Interpreter();
     Interpreter(const Interpreter&) = delete;
     Interpreter& operator=(const Interpreter&) = delete;
@@ -103,7 +85,7 @@ class Interpreter {
 
     const Schedule& schedule_;
     std::int64_t element_;
-    int head_dim_;
+    int ranks_;  ///< of the sharding group
     ComputeDevice& device_;
     std::map<TensorId, std::vector<Tensor>> tensors_;  ///< the youngest last
     std::array<Clock, stream_count + 1> clocks_{};

@@ -9,32 +9,29 @@
 #include "models/methods/method.hpp"
 
 namespace headroom {
-namespace {
-
-void refuse_what_has_no_description(const Workload& work) {
+std::string attention_not_described(const Workload& work) {
     const Recipe& recipe = work.recipe;
-    const auto refuse = [](const std::string& what) {
-        throw Error(what + " cannot be run", "a schedule to run",
-                    "use the lean form of ring, ulysses, usp, fpdt, upipe");
-    };
+    const TransformerShape& model = work.model;
     if (recipe.implementation != Implementation::lean) {
-        refuse(fmt::format("the {} implementation", to_string(recipe.implementation)));
+        return fmt::format("the {} implementation", to_string(recipe.implementation));
     }
-    if (recipe.method == Method::native) refuse("native context parallel");
-    if (recipe.method == Method::upipe && recipe.ring > 1) refuse("upipe over a ring");
-    if (recipe.batch > 1) refuse("more than one sequence");
-    if (work.model.qk_norm != QkNorm::none) refuse("a model with QK norm");
-    if (work.model.qkv_bias || work.model.output_bias) refuse("a model with biases in attention");
-    if (work.model.rotary_fraction != 1.0 || work.model.learned_positions > 0) {
-        refuse("a model without rotary embedding of whole heads");
+    if (recipe.method == Method::native) return "native context parallel";
+    if (recipe.method == Method::upipe && recipe.ring > 1) return "upipe over a ring";
+    if (recipe.batch > 1) return "more than one sequence";
+    if (model.qk_norm != QkNorm::none) return "a model with QK norm";
+    if (model.qkv_bias || model.output_bias) return "a model with biases in attention";
+    if (model.rotary_fraction != 1.0 || model.learned_positions > 0) {
+        return "a model without rotary embedding of whole heads";
     }
-    if (work.kv_heads != work.model.kv_heads) refuse("a Ulysses degree above the KV heads");
+    if (work.kv_heads != model.kv_heads) return "a Ulysses degree above the KV heads";
+    return "";
 }
 
-}  // namespace
-
 AttentionStep build_attention_step(const Workload& work, Schedule& schedule, bool described) {
-    refuse_what_has_no_description(work);
+    if (const std::string reason = attention_not_described(work); !reason.empty()) {
+        throw Error(reason + " cannot be run", "a schedule to run",
+                    "use the lean form of ring, ulysses, usp, fpdt, upipe");
+    }
     Builder to(schedule);
     if (described) to.describe();
     const Traits traits = traits_of(work.recipe);
@@ -50,8 +47,9 @@ AttentionStep build_attention_step(const Workload& work, Schedule& schedule, boo
     outside.value_weight = given("wv", work.weights(work.parameters.key_value / 2));
     outside.output_weight = given("wo", work.weights(work.parameters.output));
     outside.result_gradient = given("gradient of attention result", work.hidden);
-    step.operands = {outside.input,        outside.query_weight,  outside.key_weight,
-                     outside.value_weight, outside.output_weight, outside.result_gradient};
+    outside.rotary_table = given("rotary table", {4 * work.tokens * work.model.head_dim});
+    step.operands = {outside.input,         outside.query_weight,    outside.key_weight,  outside.value_weight,
+                     outside.output_weight, outside.result_gradient, outside.rotary_table};
     if (work.recipe.checkpointing == Checkpointing::full) {
         to.segment("forward", Phase::forward);
         to.release(attention_forward(step, false).result);
@@ -66,7 +64,7 @@ AttentionStep build_attention_step(const Workload& work, Schedule& schedule, boo
     outside.key_value_weight_gradient = gradients.at(2);
     to.segment("teardown", Phase::optimizer);
     to.release(outside.input, outside.query_weight, outside.key_weight, outside.value_weight, outside.output_weight,
-               outside.result_gradient, outside.result, outside.input_gradient);
+               outside.result_gradient, outside.rotary_table, outside.result, outside.input_gradient);
     for (const TensorId tensor : gradients) to.release(tensor);
     to.finish();
     return outside;

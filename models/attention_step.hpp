@@ -3,15 +3,18 @@
 // compared.
 #pragma once
 
+#include <string>
+
 #include "models/schedule.hpp"
 #include "models/workload.hpp"
 
 namespace headroom {
 
 /// Tensors that the surroundings give (filled after the segment "setup") and take (read after "backward"). In the
-/// compute format, [rows][D] and weights [out][in]; K and V weights lie behind each other in one gradient.
+/// compute format, [rows][D] and weights [out][in]; K and V weights lie behind each other in one gradient. The rotary
+/// table is fp32 [rows][d/2][2], cosine and sine.
 struct AttentionStep {
-    TensorId input, query_weight, key_weight, value_weight, output_weight, result_gradient;
+    TensorId input, query_weight, key_weight, value_weight, output_weight, result_gradient, rotary_table;
     TensorId result, input_gradient, query_weight_gradient, key_value_weight_gradient, output_weight_gradient;
 };
 
@@ -19,6 +22,9 @@ struct AttentionStep {
 /// backward, teardown. Lean implementations, one sequence; throws Error for what no description exists of. Not
 /// `described`, it is written as a training step has it, for comparison.
 AttentionStep build_attention_step(const Workload& work, Schedule& schedule, bool described = true);
+
+/// Why attention of `work` has no description; empty when it has one.
+std::string attention_not_described(const Workload& work);
 
 /// Which query head of the model stands at each place of Wq's rows and Wo's columns: UPipe's stages take one head from
 /// each KV group in turn, and the lean form has the weights lie in that order.

@@ -5,7 +5,8 @@
 // Layouts. Activations are rows of tokens. Tensors that go through an all-to-all lie in blocks, [blocks][rows][width of
 // a block], block c for rank c, so that neither sending nor receiving needs a copy: a projection writes its columns in
 // blocks, and one that reads blocks sums over them. Attention sees [tokens][heads][head_dim] and log-sum-exp as fp32
-// [heads][tokens]. Weights are [out][in]. "Narrow" elements have the compute format, "wide" ones twice its bytes.
+// [heads][tokens]. Weights are [out][in]. "Narrow" elements have the compute format, "wide" ones twice its bytes; what
+// lives from step to step is fp32.
 #pragma once
 
 #include <array>
@@ -40,20 +41,22 @@ struct Product {
     bool accumulate = false;
 };
 
-/// Turns every head of [blocks][rows][width] in place by the angle of its row's position: the local rows of the rank,
-/// or consecutive ones from `first_position`. `back` is the gradient's turn.
+/// Turns every head of [blocks][rows][width] in place by the angle of its row: the pairs (2i, 2i+1) as complex numbers
+/// times table[row][i] = (cosine, sine), fp32. `back` is the gradient's turn.
 struct Rotary {
-    View data;
+    View data, table;
     std::int64_t blocks, rows, width;
-    std::int64_t first_position = -1;
+    std::int32_t head_dim;
     bool back = false;
 };
 
-/// The shape is that of the event. The gradients stay empty in forward; accumulator and delta are scratch of backward.
+/// The shape is that of the event. The gradients stay empty in forward; accumulator, delta and workspace (of
+/// `workspace_bytes`, where the schedule has one) are scratch of backward.
 struct AttentionCall {
     View query = {}, key = {}, value = {}, output = {}, exponent = {};
     View output_gradient = {}, query_gradient = {}, key_gradient = {}, value_gradient = {}, accumulator = {},
-         delta = {};
+         delta = {}, workspace = {};
+    std::int64_t workspace_bytes = 0;
 };
 
 struct Move {
@@ -94,7 +97,7 @@ struct AddTo {
 struct Merge {
     View sum, exponent, block, block_exponent;
     std::int64_t rows, first_row, total_rows;
-    std::int32_t heads;
+    std::int32_t heads, head_dim;
     bool first;
 };
 
@@ -105,7 +108,84 @@ struct SliceExponent {
     std::int32_t heads;
 };
 
-using Computation =
-    std::variant<Product, Rotary, AttentionCall, Exchange, PassOn, Transfer, Convert, AddTo, Merge, SliceExponent>;
+/// out = in / rms(in) * weight, row by row.
+struct Norm {
+    View in, weight, out;
+    std::int64_t rows, width;
+};
+
+/// `weight_gradient` (narrow) is the sum over the rows.
+struct NormBackward {
+    View in, weight, gradient, in_gradient, weight_gradient;
+    std::int64_t rows, width;
+};
+
+/// out = silu(gate) * up
+struct Gate {
+    View gate, up, out;
+    std::int64_t elements;
+};
+
+/// The gradients may lie over gate and up.
+struct GateBackward {
+    View gate, up, gradient, gate_gradient, up_gradient;
+    std::int64_t elements;
+};
+
+/// out = a + b, narrow.
+struct Sum {
+    View a, b, out;
+    std::int64_t elements;
+};
+
+/// Rows of `table` [vocabulary][width]; tokens are 64-bit integers.
+struct Embedding {
+    View table, tokens, out;
+    std::int64_t rows, width, vocabulary;
+};
+
+/// Writes the whole gradient: zeros where no token points.
+struct EmbeddingBackward {
+    View gradient, tokens, table_gradient;
+    std::int64_t rows, width, vocabulary;
+};
+
+/// Logits [rows][columns] become their gradient, (softmax - one at the label) * weight; `losses` (fp32) are those of
+/// the rows, without the weight. Labels are 64-bit integers.
+struct CrossEntropy {
+    View logits, labels, losses;
+    std::int64_t rows, columns;
+    float weight;
+};
+
+/// Every rank of the sharding group gives its `elements` of fp32 parameters; all get all, narrow, in the order of
+/// ranks.
+struct GatherShards {
+    View shard, whole;
+    std::int64_t elements;
+};
+
+/// Sums `whole` (fp32) over the sharding group; rank r gets the r-th part of `elements`.
+struct ReduceScatter {
+    View whole, shard;
+    std::int64_t elements;
+};
+
+/// Narrow to fp32.
+struct CopyIn {
+    View from, to;
+    std::int64_t elements;
+};
+
+/// One step of AdamW, all fp32: rate 3e-4, betas 0.9 and 0.95, epsilon 1e-8, decay 0.1 of the rate. Steps are counted
+/// by whatever computes.
+struct Adam {
+    View parameter, first_moment, second_moment, gradient;
+    std::int64_t elements;
+};
+
+using Computation = std::variant<Product, Rotary, AttentionCall, Exchange, PassOn, Transfer, Convert, AddTo, Merge,
+                                 SliceExponent, Norm, NormBackward, Gate, GateBackward, Sum, Embedding,
+                                 EmbeddingBackward, CrossEntropy, GatherShards, ReduceScatter, CopyIn, Adam>;
 
 }  // namespace headroom

@@ -42,6 +42,18 @@ std::array<Projection, 3> projections(const Step& step, const Chunks& chunks, Vi
             {chunks.rows, columns, blocks, input, step.operands.value_weight}};
 }
 
+void turn(Step& step, const Chunks& chunks, std::int64_t i, View query, View key, bool back) {
+    const std::int64_t blocks = step.work.recipe.ulysses;
+    const std::int64_t head_dim = step.work.model.head_dim;
+    const View table = step.operands.rotary_table + 4 * i * chunks.rows * head_dim;
+    const auto rotary = [&](View data, std::int64_t columns) {
+        step.to.computes(
+            Rotary{data, table, blocks, chunks.rows, columns / blocks, static_cast<std::int32_t>(head_dim), back});
+    };
+    rotary(query, step.work.model.query_width());
+    rotary(key, kv_columns(step.work));
+}
+
 }  // namespace fpdt
 
 using namespace fpdt;
@@ -82,6 +94,8 @@ OwnChunk load_chunk(Step& step, const Layout& layout, std::int64_t i) {
     step.to.computes(forward_product(step, of[0], query));
     step.to.computes(forward_product(step, of[1], key));
     step.to.computes(forward_product(step, of[2], value));
+    step.eager("rotary embedding", 2 * (chunks.query + chunks.key), 2);
+    turn(step, chunks, i, query, key, false);
     if (!alone) {
         give_room();
         exchange_into(step, query, own.query, chunks.query);
@@ -89,10 +103,6 @@ OwnChunk load_chunk(Step& step, const Layout& layout, std::int64_t i) {
         exchange_into(step, value, own.value, chunks.key);
         step.release(fused);
     }
-    const std::int64_t tokens = chunks.rows * work.recipe.ulysses;
-    step.eager("rotary embedding", 2 * (chunks.query + chunks.key), 2);
-    step.to.computes(Rotary{own.query, 1, tokens, work.model.query_width() / work.recipe.ulysses, i * tokens, false});
-    step.to.computes(Rotary{own.key, 1, tokens, kv_columns(work) / work.recipe.ulysses, i * tokens, false});
     return own;
 }
 
@@ -113,6 +123,7 @@ void attend(Step& step, const Chunks& chunks, View query, View key, View value, 
                            .first_row = 0,
                            .total_rows = kernel.query_len,
                            .heads = kernel.heads,
+                           .head_dim = kernel.head_dim,
                            .first = first});
     step.release(block, block_lse);
 }

@@ -48,5 +48,7 @@ void fetch(Step& step, const char* name, Bytes bytes, const std::array<Move, 5>&
 std::int64_t kv_columns(const Workload& work);
 /// Of q, k and v of one chunk.
 std::array<Projection, 3> projections(const Step& step, const Chunks& chunks, View input);
+/// Rotary embedding of q and k of chunk i, my tokens in blocks.
+void turn(Step& step, const Chunks& chunks, std::int64_t i, View query, View key, bool back);
 
 }  // namespace headroom::fpdt

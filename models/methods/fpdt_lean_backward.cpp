@@ -100,7 +100,9 @@ void accumulate(const Backward& run, const QueryChunk& chunk, View key, View val
                                    .key_gradient = key_block,
                                    .value_gradient = value_block,
                                    .accumulator = accumulator,
-                                   .delta = row_sums});
+                                   .delta = row_sums,
+                                   .workspace = key_accumulators,
+                                   .workspace_bytes = need.key_accumulators.value});
     step.release(accumulator, key_accumulators, row_sums);
     step.mixed("add gradients", 5 * chunks.query + 10 * chunks.key, 3);
     const auto add = [&](View sum, View term, Bytes bytes, bool first) {
@@ -121,22 +123,18 @@ struct WeightGradients {
     View query, key, value;
 };
 
-/// dq, dk, dv of chunk i back through rotary, all-to-all and the QKV weights.
+/// dq, dk, dv of chunk i back through all-to-all, rotary and the QKV weights.
 void project_chunk(const Backward& run, std::int64_t i, TensorId query, View key_sums, View input, View input_gradient,
                    const WeightGradients& weights) {
     Step& step = run.step;
     const Workload& work = step.work;
     const Chunks& chunks = run.layout.chunks;
-    const std::int64_t tokens = chunks.rows * work.recipe.ulysses;
     const std::int64_t key_elements = chunks.key.value / work.element;
     const TensorId key = step.attention("chunk gradient of key", chunks.key);
     const TensorId value = step.attention("chunk gradient of value", chunks.key);
     step.eager("chunk gradients from fp32", 6 * chunks.key, 2);
     step.to.computes(Convert{key_sums, key, key_elements, false});
     step.to.computes(Convert{key_sums + 2 * chunks.key.value, value, key_elements, false});
-    step.eager("rotary embedding backward", 2 * (chunks.query + chunks.key), 2);
-    step.to.computes(Rotary{query, 1, tokens, work.model.query_width() / work.recipe.ulysses, i * tokens, true});
-    step.to.computes(Rotary{key, 1, tokens, kv_columns(work) / work.recipe.ulysses, i * tokens, true});
     const auto exchange_back = [&](const char* name, TensorId tensor, Bytes bytes) {
         const TensorId mine = scatter_sequence(step, name, tensor, bytes, false);
         if (mine == no_tensor) return tensor;
@@ -146,6 +144,8 @@ void project_chunk(const Backward& run, std::int64_t i, TensorId query, View key
     const TensorId my_query = exchange_back("chunk gradient of query, my tokens", query, chunks.query);
     const TensorId my_key = exchange_back("chunk gradient of key, my tokens", key, chunks.key);
     const TensorId my_value = exchange_back("chunk gradient of value, my tokens", value, chunks.key);
+    step.eager("rotary embedding backward", 2 * (chunks.query + chunks.key), 2);
+    turn(step, chunks, i, my_query, my_key, true);
     const std::int64_t columns = work.model.query_width() + 2 * kv_columns(work);
     const auto of = projections(step, chunks, input);
     step.to.gemm("QKV projection of a chunk, input gradient", chunks.rows, work.model.hidden, columns);

@@ -18,6 +18,7 @@ struct Operands {
     View input;                                                  ///< the normed hidden state [rows][D]
     View query_weight, key_weight, value_weight, output_weight;  ///< [out][in]
     View result_gradient;                                        ///< gradient of the attention result [rows][D]
+    View rotary_table;                                           ///< fp32 [rows][d/2][2] of the rank's rows
 };
 
 /// Everything a method writes with.

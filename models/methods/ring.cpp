@@ -147,6 +147,7 @@ void ring_forward(Step& step, Kept& kept) {
                                .first_row = shape.kernel.query_len - now.kernel.query_len,
                                .total_rows = shape.kernel.query_len,
                                .heads = shape.kernel.heads,
+                               .head_dim = shape.kernel.head_dim,
                                .first = round == 0});
         step.release(block_lse);
         if (!last) {
@@ -214,7 +215,9 @@ QkvGradients ring_backward(Step& step, Kept& kept, TensorId output_gradient) {
                                        .key_gradient = key_block,
                                        .value_gradient = value_block,
                                        .accumulator = accumulator,
-                                       .delta = row_sums});
+                                       .delta = row_sums,
+                                       .workspace = key_accumulators,
+                                       .workspace_bytes = need.key_accumulators.value});
         step.release(accumulator, key_accumulators, row_sums);
 
         if (widen && round == 0) {

@@ -67,7 +67,8 @@ void rotate_stage(Step& step, Bytes bytes, View tensor, std::int64_t columns, bo
     if (!step.traits.eager_rotary) {
         const std::int64_t blocks = step.work.recipe.ulysses;
         step.eager("rotary embedding", 2 * bytes + step.work.rotary);
-        step.to.computes(Rotary{tensor, blocks, step.work.tokens, columns / blocks, -1, back});
+        step.to.computes(Rotary{tensor, step.operands.rotary_table, blocks, step.work.tokens, columns / blocks,
+                                static_cast<std::int32_t>(step.work.model.head_dim), back});
         return;
     }
     // A Triton kernel in place, after contiguous copies of cos and sin at every call (rotary.py:69-86).

@@ -74,8 +74,10 @@ void turn(Step& step, TensorId query, TensorId key, bool back) {
     const Workload& work = step.work;
     const std::int64_t blocks = work.recipe.ulysses;
     const std::int64_t kv_width = work.kv_heads * work.model.head_dim;
-    step.to.computes(Rotary{query, blocks, work.tokens, work.model.query_width() / blocks, -1, back});
-    step.to.computes(Rotary{key, blocks, work.tokens, kv_width / blocks, -1, back});
+    const View table = step.operands.rotary_table;
+    const auto head_dim = static_cast<std::int32_t>(work.model.head_dim);
+    step.to.computes(Rotary{query, table, blocks, work.tokens, work.model.query_width() / blocks, head_dim, back});
+    step.to.computes(Rotary{key, table, blocks, work.tokens, kv_width / blocks, head_dim, back});
 }
 
 }  // namespace
