@@ -48,8 +48,14 @@ AttentionStep build_attention_step(const Workload& work, Schedule& schedule, boo
     outside.output_weight = given("wo", work.weights(work.parameters.output));
     outside.result_gradient = given("gradient of attention result", work.hidden);
     outside.rotary_table = given("rotary table", {4 * work.tokens * work.model.head_dim});
-    step.operands = {outside.input,         outside.query_weight,    outside.key_weight,  outside.value_weight,
-                     outside.output_weight, outside.result_gradient, outside.rotary_table};
+    Operands& operands = step.operands;
+    operands.input = outside.input;
+    operands.query_weight = outside.query_weight;
+    operands.key_weight = outside.key_weight;
+    operands.value_weight = outside.value_weight;
+    operands.output_weight = outside.output_weight;
+    operands.result_gradient = outside.result_gradient;
+    operands.rotary_table = outside.rotary_table;
     if (work.recipe.checkpointing == Checkpointing::full) {
         to.segment("forward", Phase::forward);
         to.release(attention_forward(step, false).result);

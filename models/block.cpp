@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "models/mlp_tiles.hpp"
+
 namespace headroom {
 namespace {
 
@@ -41,11 +43,14 @@ void activation_forward(Step& step, std::int64_t launches) {
     step.eager("MLP activation", (step.work.gated() ? 5 : 2) * wide, 2 * launches);
 }
 
-void add_residual(Step& step) { step.eager("add residual", 3 * step.work.hidden); }
+void add_residual(Step& step, View a, View b, View sum) {
+    step.eager("add residual", 3 * step.work.hidden);
+    step.to.computes(Sum{a, b, sum, step.work.tokens * step.work.model.hidden});
+}
 
 }  // namespace
 
-TensorId mlp_forward(Step& step, BlockKept& kept, bool keep) {
+TensorId mlp_forward(Step& step, BlockKept& kept, bool keep, View in) {
     const Workload& work = step.work;
     const Tiles tiles = mlp_tiles(work);
     const Bytes wide = ffn_wide(work, tiles.tokens);
@@ -67,8 +72,12 @@ TensorId mlp_forward(Step& step, BlockKept& kept, bool keep) {
     if (step.traits.megatron) result = step.to.allocate("MLP output", Group::mlp, work.hidden);
     const TensorId inner =
         step.to.allocate("MLP tile", Group::mlp, (step.traits.megatron ? 4 : wide_matrices(work) + 1) * wide);
-    mlp_gemms(step, tiles);
-    activation_forward(step, tiles.count);
+    if (step.to.describing()) {
+        describe_mlp_forward(step, tiles, in, inner, result);
+    } else {
+        mlp_gemms(step, tiles);
+        activation_forward(step, tiles.count);
+    }
     step.release(inner);
     if (step.traits.tile_concatenation) {
         result = step.to.allocate("MLP output", Group::mlp, work.hidden);
@@ -78,7 +87,7 @@ TensorId mlp_forward(Step& step, BlockKept& kept, bool keep) {
     return result;
 }
 
-TensorId mlp_backward(Step& step, BlockKept& kept) {
+TensorId mlp_backward(Step& step, BlockKept& kept, View gradient) {
     const Workload& work = step.work;
     const TransformerShape& model = work.model;
     const Tiles tiles = mlp_tiles(work);
@@ -127,6 +136,12 @@ TensorId mlp_backward(Step& step, BlockKept& kept) {
     step.weight_gradient("gradients of MLP weights", work.parameters.mlp);
     const TensorId added =
         step.to.allocate("gradient of one MLP weight, to be added", Group::gradients, work.weights(matrix));
+    if (step.to.describing()) {
+        const MlpGradients into{result, output, step.weight_gradients.back(), added};
+        describe_mlp_backward(step, tiles, {kept.normed_residual, gradient}, tile, into);
+        step.release(tile, output, added);
+        return result;
+    }
     mlp_gemms(step, tiles);
     gradient_gemms();
     step.eager("MLP activation again and backward", (work.gated() ? 14 : 5) * whole + 7 * work.hidden, 8 * tiles.count);
@@ -173,13 +188,14 @@ bool has_eager_norm(const Step& step) { return step.traits.eager_norms && step.w
 
 }  // namespace
 
-TensorId norm_forward(Step& step, const char* name, NormKept* kept) {
+TensorId norm_forward(Step& step, const char* name, const NormOperands& of, NormKept* kept) {
     if (has_eager_norm(step)) return eager_norm_forward(step, name, kept);
     const Workload& work = step.work;
     const Tiles tiles = tiles_of(work.recipe.tiling.norm, work.tokens, work.model.hidden);
     const bool joins = tiles.tiled && step.traits.tile_concatenation;
     TensorId result = step.to.allocate(joins ? "norm tiles" : name, Group::norm, work.hidden);
     step.to.memory_bound(name, MemoryKernel::norm_forward, work.hidden, work.hidden, tiles.count);
+    step.to.computes(Norm{of.in, of.weight, result, work.tokens, work.model.hidden});
     if (joins) {
         const TensorId joined = step.to.allocate(name, Group::norm, work.hidden);
         step.copy("concatenate norm tiles", 2 * work.hidden);
@@ -189,12 +205,15 @@ TensorId norm_forward(Step& step, const char* name, NormKept* kept) {
     return result;
 }
 
-TensorId norm_backward(Step& step, const char* name, const NormKept& kept) {
+TensorId norm_backward(Step& step, const char* name, const NormOperands& of, View gradient, const NormKept& kept,
+                       TensorId as) {
     if (has_eager_norm(step)) return eager_norm_backward(step, name, kept);
     const Workload& work = step.work;
     const Tiles tiles = tiles_of(work.recipe.tiling.norm, work.tokens, work.model.hidden);
-    const TensorId result = step.to.allocate(name, Group::norm, work.hidden);
-    step.weight_gradient("gradient of norm weight", work.model.hidden * (work.model.norm == NormKind::layer ? 2 : 1));
+    const TensorId result =
+        step.to.allocate_again(as == no_tensor ? step.to.reserve() : as, name, Group::norm, work.hidden);
+    const TensorId weight_gradient = step.weight_gradient(
+        "gradient of norm weight", work.model.hidden * (work.model.norm == NormKind::layer ? 2 : 1));
     if (tiles.tiled && step.traits.tile_concatenation) {
         // Zeros, each tile forward again and backward, accumulated into its slice.
         const Bytes rows{work.element * tiles.tokens * work.model.hidden};
@@ -207,13 +226,18 @@ TensorId norm_backward(Step& step, const char* name, const NormKept& kept) {
         step.release(tile);
     } else {
         step.to.memory_bound(name, MemoryKernel::norm_backward, 2 * work.hidden, work.hidden, tiles.count);
+        step.to.computes(
+            NormBackward{of.in, of.weight, gradient, result, weight_gradient, work.tokens, work.model.hidden});
     }
     return result;
 }
 
 void block_forward(Step& step, BlockKept& kept, bool keep) {
     const Workload& work = step.work;
-    const TensorId normed = norm_forward(step, "normed block input", keep ? &kept.input_norm : nullptr);
+    const Operands& from = step.operands;
+    const TensorId normed = norm_forward(step, "normed block input", {from.block_input, from.input_norm},
+                                         keep ? &kept.input_norm : nullptr);
+    step.operands.input = normed;
     kept.attention = attention_forward(step, keep);
     // FPDT's attention keeps its chunks of the normed input on the host.
     if (keep && !work.recipe.offload.chunks) {
@@ -222,13 +246,14 @@ void block_forward(Step& step, BlockKept& kept, bool keep) {
         step.release(normed);
     }
     const TensorId residual = step.to.allocate("residual after attention", Group::residual, work.hidden);
-    add_residual(step);
+    add_residual(step, from.block_input, kept.attention.result, residual);
     // Megatron's layer keeps the attention output in a local until it returns.
     if (!step.traits.megatron) step.release(kept.attention.result);
 
-    const TensorId normed_residual = norm_forward(step, "normed residual", keep ? &kept.residual_norm : nullptr);
+    const TensorId normed_residual =
+        norm_forward(step, "normed residual", {residual, from.residual_norm}, keep ? &kept.residual_norm : nullptr);
     kept.residual = residual;
-    kept.mlp_output = mlp_forward(step, kept, keep);
+    kept.mlp_output = mlp_forward(step, kept, keep, normed_residual);
     if (keep) {
         kept.normed_residual = normed_residual;
     } else {
@@ -241,7 +266,7 @@ void block_output(Step& step, BlockKept& kept, bool keep, TensorId output, Group
     if (output != no_tensor) {
         step.to.allocate_again(output, output_group == Group::saved ? "block input" : "block output", output_group,
                                step.work.hidden);
-        add_residual(step);
+        add_residual(step, kept.residual, kept.mlp_output, output);
     }
     step.release(kept.mlp_output);
     if (!keep) step.release(kept.residual);
@@ -254,26 +279,32 @@ void block_forward(Step& step, BlockKept& kept, bool keep, TensorId output, Grou
 
 void block_backward(Step& step, BlockKept& kept, TensorId gradient) {
     const Workload& work = step.work;
+    const Operands& from = step.operands;
     const bool holds_gradient = step.traits.reentrant_checkpoints && work.recipe.checkpointing == Checkpointing::full;
-    TensorId mlp_gradient = mlp_backward(step, kept);
+    TensorId mlp_gradient = mlp_backward(step, kept, gradient);
     if (mlp_gradient == no_tensor) {
         mlp_gradient = kept.normed_residual;  // written over the saved input
     } else {
         step.release(kept.normed_residual);
     }
-    const TensorId through_norm = norm_backward(step, "gradient of residual, through norm", kept.residual_norm);
+    const TensorId through_norm = norm_backward(step, "gradient of residual, through norm",
+                                                {kept.residual, from.residual_norm}, mlp_gradient, kept.residual_norm);
     step.release(kept.residual, mlp_gradient);
     const TensorId residual_gradient = step.to.allocate("gradient of residual", Group::residual, work.hidden);
-    add_residual(step);
+    add_residual(step, gradient, through_norm, residual_gradient);
     if (!holds_gradient) step.release(gradient);
     step.release(through_norm);
 
+    step.operands.input = kept.normed_input;
+    step.operands.result_gradient = residual_gradient;
     const TensorId attention_gradient = attention_backward(step, kept.attention);
-    const TensorId input_through_norm = norm_backward(step, "gradient of block input, through norm", kept.input_norm);
+    const TensorId input_through_norm =
+        norm_backward(step, "gradient of block input, through norm", {from.block_input, from.input_norm},
+                      attention_gradient, kept.input_norm);
     step.release(kept.normed_input, attention_gradient);
     if (holds_gradient) step.release(gradient);
     step.to.allocate_again(gradient, "gradient of block output", Group::residual, work.hidden);
-    add_residual(step);
+    add_residual(step, residual_gradient, input_through_norm, gradient);
     step.release(residual_gradient, input_through_norm);
 }
 

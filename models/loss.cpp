@@ -28,15 +28,58 @@ void head_gemms(Step& step, std::int64_t rows, std::int64_t chunks, bool forward
     step.to.gemm("head, weight gradient", model.vocabulary, model.hidden, rows, chunks);
 }
 
+struct FusedLoss {
+    TensorId normed, input_gradient, weight_gradient, losses, logits;
+};
+
+/// Chunk after chunk, as it is run.
+void describe_chunks(Step& step, const LossOperands& of, const FusedLoss& at, std::int64_t most_rows) {
+    const Workload& work = step.work;
+    const std::int64_t hidden = work.model.hidden, words = work.model.vocabulary;
+    for (std::int64_t first = 0; first < work.tokens; first += most_rows) {
+        const std::int64_t rows = std::min(most_rows, work.tokens - first);
+        const View normed = View(at.normed) + work.element * first * hidden;
+        const View input_gradient = View(at.input_gradient) + work.element * first * hidden;
+        step.to.gemm("head", rows, words, hidden);
+        step.to.computes(Product{rows,
+                                 words,
+                                 hidden,
+                                 1,
+                                 {normed, hidden, 0, false},
+                                 {of.head, hidden, 0, true},
+                                 {at.logits, words, 0, false}});
+        step.eager("cross-entropy", {2 * work.element * rows * words});
+        step.to.computes(
+            CrossEntropy{at.logits, of.labels + 8 * first, View(at.losses) + 4 * first, rows, words, of.weight});
+        step.to.gemm("head, input gradient", rows, hidden, words);
+        step.to.computes(Product{rows,
+                                 hidden,
+                                 words,
+                                 1,
+                                 {at.logits, words, 0, false},
+                                 {of.head, hidden, 0, false},
+                                 {input_gradient, hidden, 0, false}});
+        step.to.gemm("head, weight gradient", words, hidden, rows);
+        step.to.computes(Product{words,
+                                 hidden,
+                                 rows,
+                                 1,
+                                 {at.logits, words, 0, true},
+                                 {normed, hidden, 0, false},
+                                 {at.weight_gradient, hidden, 0, false},
+                                 first > 0});
+    }
+}
+
 /// Chunks of logits whose gradient is taken at once, in place: nothing of vocabulary width survives.
-LossKept fused_forward(Step& step) {
+LossKept fused_forward(Step& step, const LossOperands& of) {
     const Workload& work = step.work;
     const std::int64_t rows = chunk_rows(work);
     const std::int64_t chunks = divide_round_up(work.tokens, rows);
     const std::int64_t head = work.model.vocabulary * work.model.hidden;
     const bool liger = step.traits.tile_concatenation;  // the implementations that use Liger's kernel
     LossKept kept;
-    kept.normed = norm_forward(step, "normed hidden state");
+    kept.normed = norm_forward(step, "normed hidden state", {of.hidden, of.final_norm});
     kept.input_gradient = step.to.allocate("gradient of normed hidden state", Group::loss, work.hidden);
     kept.weight_gradient = step.to.allocate("gradient of head", Group::gradients, work.weights(head));
     const TensorId losses = step.to.allocate("loss of every token", Group::loss, {4 * work.tokens});
@@ -46,8 +89,12 @@ LossKept fused_forward(Step& step) {
         liger ? step.to.allocate("gradient of head from a chunk", Group::loss, work.weights(head)) : no_tensor;
     const TensorId wide =
         liger ? step.to.allocate("gradient of head from a chunk, fp32", Group::loss, {4 * head}) : no_tensor;
-    head_gemms(step, rows, chunks, true, true);
-    step.eager("cross-entropy", {2 * work.element * work.tokens * work.model.vocabulary}, chunks);
+    if (step.to.describing()) {
+        describe_chunks(step, of, {kept.normed, kept.input_gradient, kept.weight_gradient, losses, logits}, rows);
+    } else {
+        head_gemms(step, rows, chunks, true, true);
+        step.eager("cross-entropy", {2 * work.element * work.tokens * work.model.vocabulary}, chunks);
+    }
     if (liger) {
         step.eager("gradient of head to fp32", {6 * head * chunks}, chunks);
         step.to.memory_bound("add gradient of head", MemoryKernel::mixed_add, {6 * head * chunks}, {2 * head * chunks},
@@ -63,7 +110,7 @@ LossKept plain_forward(Step& step) {
     const Workload& work = step.work;
     const std::int64_t elements = work.tokens * work.model.vocabulary;
     LossKept kept;
-    kept.normed = norm_forward(step, "normed hidden state", &kept.norm);
+    kept.normed = norm_forward(step, "normed hidden state", {}, &kept.norm);
     const TensorId logits = step.to.allocate("logits", Group::loss, {work.element * elements});
     head_gemms(step, work.tokens, 1, true, false);
     const TensorId wide = step.to.allocate("logits, fp32", Group::loss, {4 * elements});
@@ -83,7 +130,7 @@ LossKept megatron_forward(Step& step) {
     const std::int64_t elements = rows * work.model.vocabulary;
     const std::int64_t chunks = divide_round_up(work.tokens, rows);
     LossKept kept;
-    kept.normed = norm_forward(step, "normed hidden state");
+    kept.normed = norm_forward(step, "normed hidden state", {});
     const TensorId losses = step.to.allocate("loss of every token", Group::loss, {4 * work.tokens});
     const TensorId logits = step.to.allocate("logits of a chunk, fp32 and 16 bit", Group::loss, {6 * elements});
     head_gemms(step, rows, chunks, true, false);
@@ -97,12 +144,12 @@ LossKept megatron_forward(Step& step) {
 
 }  // namespace
 
-LossKept loss_forward(Step& step) {
+LossKept loss_forward(Step& step, const LossOperands& of) {
     if (step.work.recipe.tiling.loss.kind == Tiling::Kind::off) return plain_forward(step);
-    return step.traits.megatron ? megatron_forward(step) : fused_forward(step);
+    return step.traits.megatron ? megatron_forward(step) : fused_forward(step, of);
 }
 
-void loss_backward(Step& step, LossKept& kept, TensorId hidden, TensorId gradient) {
+void loss_backward(Step& step, const LossOperands& of, LossKept& kept, TensorId hidden, TensorId gradient) {
     const Workload& work = step.work;
     const std::int64_t head = work.model.vocabulary * work.model.hidden;
     if (work.recipe.tiling.loss.kind == Tiling::Kind::off) {
@@ -133,10 +180,13 @@ void loss_backward(Step& step, LossKept& kept, TensorId hidden, TensorId gradien
                    8 * chunks);
         step.release(chunk, sum, kept.normed);
     }
-    const TensorId through_norm = norm_backward(step, "gradient of hidden state", kept.norm);
+    // What the norm gives is the gradient of the last block's output: only its name changes.
+    const bool described = step.to.describing();
+    const TensorId through_norm = norm_backward(step, "gradient of hidden state", {of.hidden, of.final_norm},
+                                                kept.input_gradient, kept.norm, described ? gradient : no_tensor);
     step.release(kept.input_gradient);
     if (hidden != no_tensor) step.release(hidden);
-    // The norm's output gradient is the gradient of the last block's output: only its name changes.
+    if (described) return;
     step.release(through_norm);
     step.to.allocate_again(gradient, "gradient of block output", Group::residual, work.hidden);
 }

@@ -15,9 +15,15 @@ struct LossKept {
     NormKept norm;
 };
 
+/// What the loss reads; given only where the schedule is described.
+struct LossOperands {
+    View hidden, final_norm, head, labels;
+    float weight = 1;  ///< of each row's loss
+};
+
 /// The hidden state before the final norm is alive and stays.
-LossKept loss_forward(Step& step);
+LossKept loss_forward(Step& step, const LossOperands& of);
 /// Leaves the gradient of the last block's output under the id `gradient`. `hidden` is freed.
-void loss_backward(Step& step, LossKept& kept, TensorId hidden, TensorId gradient);
+void loss_backward(Step& step, const LossOperands& of, LossKept& kept, TensorId hidden, TensorId gradient);
 
 }  // namespace headroom

@@ -4,11 +4,12 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
+#include <vector>
 
 #include "models/loss.hpp"
 #include "models/states.hpp"
 #include "models/training_step.hpp"
+#include "models/weights.hpp"
 
 namespace headroom {
 
@@ -17,37 +18,51 @@ struct BlockRole {
     bool first, last;
     std::int64_t repeat;
     const char* name;
+    std::int64_t index = 0;  ///< of the block in a described step
+};
+
+/// What a block leaves, in a described step, where each has tensors of its own.
+struct BlockHeld {
+    TensorId input = no_tensor;
+    TensorId host_input = no_tensor;
+    BlockKept kept;
 };
 
 class TrainingStep {
  public:
-    TrainingStep(const Workload& work, Schedule& schedule)
+    /// With `outside` the step is described, and tells there what its surroundings fill.
+    TrainingStep(const Workload& work, Schedule& schedule, StepTensors* outside = nullptr)
         : work_(work),
           traits_(traits_of(work.recipe)),
           states_(state_bytes(work)),
           to_(schedule),
-          step_{to_, work_, traits_, weight_gradients_} {
+          step_{to_, work_, traits_, weight_gradients_},
+          outside_(outside) {
         weight_gradients_.reserve(16);
         const std::int64_t layers = work.model.layers;
+        if (outside != nullptr) to_.describe();
+        held_.resize(outside != nullptr ? static_cast<std::size_t>(layers) : 1);
         if (layers == 1) {
-            roles_[0] = {true, true, 1, "the only block"};
-            role_count_ = 1;
-        } else {
-            roles_[0] = {true, false, 1, "first block"};
-            roles_[1] = {false, false, layers - 2, "middle blocks"};
-            roles_[2] = {false, true, 1, "last block"};
-            role_count_ = 3;
+            roles_ = {{true, true, 1, "the only block"}};
+            return;
         }
+        roles_ = {{true, false, 1, "first block"}};
+        if (outside == nullptr) {
+            roles_.push_back({false, false, layers - 2, "middle blocks"});
+        } else {
+            for (std::int64_t i = 1; i + 1 < layers; ++i) roles_.push_back({false, false, 1, "middle blocks", i});
+        }
+        roles_.push_back({false, true, 1, "last block", layers - 1});
     }
 
     void build() {
         write_routines();
         setup();
         begin_forward();
-        for (std::size_t i = 0; i < role_count_; ++i) forward_block(roles_[i]);
+        for (const BlockRole& role : roles_) forward_block(role);
         loss();
         begin_backward();
-        for (std::size_t i = role_count_; i-- > 0;) backward_block(roles_[i]);
+        for (std::size_t i = roles_.size(); i-- > 0;) backward_block(roles_[i]);
         finish_backward();
         optimizer();
         to_.finish();
@@ -75,6 +90,25 @@ class TrainingStep {
         return {bytes_per_element(recipe().precision.reduction) * parameters};
     }
 
+    bool described() const { return outside_ != nullptr; }
+    BlockHeld& held(const BlockRole& role) { return held_[described() ? static_cast<std::size_t>(role.index) : 0]; }
+    /// Elements of the rank's part of a block's and the root's weights, and where that of a block begins; the root's
+    /// stands behind the last block's.
+    std::int64_t block_part() const { return work_.parameters.block() / recipe().sharding.degree; }
+    std::int64_t root_part() const { return work_.parameters.root() / recipe().sharding.degree; }
+    View part(TensorId states, std::int64_t block) const { return View(states) + 4 * block * block_part(); }
+    View weight(TensorId whole, std::int64_t place) const { return View(whole) + work_.element * place; }
+    void give_operands(View block_input);
+    LossOperands loss_operands() const;
+    void forward_backward_of_block(BlockKept kept);
+    struct GradientPlace {
+        TensorId gradient;
+        std::int64_t place, elements;
+    };
+    void copy_in(std::initializer_list<GradientPlace> gradients, TensorId to);
+    void release_reduce_input();
+    Adam adam(std::int64_t block) const;
+
     void write_routines();
     void setup();
     void begin_forward();
@@ -86,10 +120,10 @@ class TrainingStep {
     void optimizer();
 
     void fetch_shard(Bytes gathered);
-    void gather(const char* name, const char* flat_name, Bytes bytes, TensorId flat);
-    void reduce_block();
-    void offload_input();
-    void restore_input();
+    void gather(const char* name, const char* flat_name, std::int64_t block, TensorId flat);
+    void reduce_block(const BlockRole& role);
+    void offload_input(BlockHeld& held);
+    void restore_input(const BlockHeld& held);
 
     const Workload& work_;
     Traits traits_;
@@ -99,9 +133,10 @@ class TrainingStep {
     std::size_t block_gradients_ = 0;
     RoutineId forward_ = 0, backward_ = 0;
     Step step_;
-    std::array<BlockRole, 3> roles_{};
-    BlockKept kept_;  ///< by the forward of every block: each has one more tensor under these ids
-    std::size_t role_count_ = 0;
+    StepTensors* outside_;
+    std::vector<BlockRole> roles_;
+    /// One for all blocks, each of which has one more tensor under these ids; in a described step one for each.
+    std::vector<BlockHeld> held_;
     LossKept loss_kept_;
     TensorId final_norm_gradient_ = no_tensor;
 

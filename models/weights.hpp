@@ -10,7 +10,7 @@ namespace headroom {
 struct BlockWeights {
     std::int64_t input_norm, query, key, value, output, residual_norm, gate, up, down, size;
 };
-constexpr BlockWeights block_weights_of(const Workload& work) {
+inline BlockWeights block_weights_of(const Workload& work) {
     const TransformerShape& model = work.model;
     BlockWeights at{};
     std::int64_t next = 0;
@@ -36,7 +36,7 @@ constexpr BlockWeights block_weights_of(const Workload& work) {
 struct RootWeights {
     std::int64_t embedding, final_norm, head, size;
 };
-constexpr RootWeights root_weights_of(const Workload& work) {
+inline RootWeights root_weights_of(const Workload& work) {
     const std::int64_t table = work.model.vocabulary * work.model.hidden;
     return {0, table, table + work.model.hidden, 2 * table + work.model.hidden};
 }

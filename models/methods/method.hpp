@@ -13,12 +13,16 @@ namespace headroom {
 
 inline constexpr TensorId no_tensor = ~TensorId{0};
 
-/// What attention reads of its surroundings; given only where the schedule is described.
+/// What attention and the block around it read of their surroundings; given only where the schedule is described.
 struct Operands {
     View input;                                                  ///< the normed hidden state [rows][D]
     View query_weight, key_weight, value_weight, output_weight;  ///< [out][in]
     View result_gradient;                                        ///< gradient of the attention result [rows][D]
     View rotary_table;                                           ///< fp32 [rows][d/2][2] of the rank's rows
+    // Of the block around it:
+    View block_input;                          ///< [rows][D]
+    View input_norm, residual_norm;            ///< weights of the norms
+    View gate_weight, up_weight, down_weight;  ///< of the MLP
 };
 
 /// Everything a method writes with.
