@@ -53,7 +53,7 @@ struct ViewsOf {
 
 std::array<View, 12> views_of(const Computation& computation) { return std::visit(ViewsOf{}, computation); }
 
-Described described(const Schedule& schedule, std::uint32_t index) {
+ComputationRange described(const Schedule& schedule, std::uint32_t index) {
     const auto& all = schedule.descriptions;
     const auto first = std::lower_bound(all.begin(), all.end(), index,
                                         [](const Description& d, std::uint32_t at) { return d.event < at; });

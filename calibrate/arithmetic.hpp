@@ -9,6 +9,15 @@
 
 namespace headroom {
 
+/// Added to the mean square of a row by Norm.
+inline constexpr double norm_epsilon = 1e-5;
+
+/// Of AdamW, as models/computation.hpp says; `decay` is a share of the rate.
+struct AdamSettings {
+    double rate = 3e-4, first_beta = 0.9, second_beta = 0.95, epsilon = 1e-8, decay = 0.1;
+};
+inline constexpr AdamSettings adam_settings{};
+
 /// Where a computation's views lie, in the order in which its structure declares them; null where one is empty.
 using Addresses = std::array<std::byte*, 12>;
 
@@ -64,12 +73,12 @@ void perform(Arithmetic& on, const Event& event, const Computation& computation,
 
 /// The computations of the launch at `index` of Schedule::events, [first, last) of its descriptions; none where it says
 /// nothing.
-struct Described {
+struct ComputationRange {
     const Description *first, *last;
     const Description* begin() const { return first; }
     const Description* end() const { return last; }
     bool empty() const { return first == last; }
 };
-Described described(const Schedule& schedule, std::uint32_t index);
+ComputationRange described(const Schedule& schedule, std::uint32_t index);
 
 }  // namespace headroom

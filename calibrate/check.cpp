@@ -9,6 +9,7 @@
 #include <mutex>
 #include <thread>
 
+#include "calibrate/host_device.hpp"
 #include "models/attention_step.hpp"
 #include "models/error.hpp"
 
@@ -96,7 +97,7 @@ void run_rank(const Workload& work, int ulysses_rank, const CheckReference& refe
     Schedule schedule;
     const AttentionStep step = build_attention_step(work, schedule);
     const Placement placement(work, ulysses_rank);
-    Interpreter interpreter(schedule, work.element, static_cast<int>(work.model.head_dim), device);
+    Interpreter interpreter(schedule, work.element, work.recipe.context_parallel(), device);
     for (const Segment& segment : schedule.segments) {
         interpreter.run(segment);
         if (segment.phase == Phase::setup) {
@@ -109,6 +110,8 @@ void run_rank(const Workload& work, int ulysses_rank, const CheckReference& refe
             give(step.value_weight, reference.value_weight);
             give(step.output_weight, placement.heads_of(reference.output_weight, false));
             give(step.result_gradient, placement.rows_of(reference.result_gradient));
+            const std::vector<float> table = rotary_table(placement.positions, static_cast<int>(work.model.head_dim));
+            device.upload_bytes(interpreter.address(step.rotary_table), std::as_bytes(std::span(table)));
         }
         if (segment.phase != Phase::backward) continue;
         const auto take = [&](TensorId tensor) { return fetch(interpreter, device, tensor, work.element); };
@@ -167,7 +170,7 @@ CheckErrors check(const CheckCase& which, const CheckReference& reference, const
                     Workload work = which.work;
                     if (recipe.ring > 1) work.ring_rank = rank / recipe.ulysses;
                     const int ulysses_rank = rank % recipe.ulysses;
-                    const auto device = make_device(rank, work, Placement(work, ulysses_rank).positions);
+                    const auto device = make_device(rank);
                     run_rank(work, ulysses_rank, reference, *device, results);
                 } catch (...) {
                     const std::lock_guard lock(results.mutex);

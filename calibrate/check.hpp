@@ -33,8 +33,8 @@ struct CheckErrors {
     double largest() const;
 };
 
-using DeviceFactory =
-    std::function<std::unique_ptr<ComputeDevice>(int rank, const Workload& work, std::vector<std::int64_t> positions)>;
+/// Called by the thread of the rank.
+using DeviceFactory = std::function<std::unique_ptr<ComputeDevice>(int rank)>;
 
 /// The input of a check and what must come out of it, the same for every case of one model and context.
 class CheckReference {

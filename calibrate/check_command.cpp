@@ -43,9 +43,7 @@ constexpr std::array<Column, 6> columns{{{"output", "output", &CheckErrors::outp
 
 struct HostCheckRanks : CheckRanks {
     HostCheckRanks(int ulysses, int ring) : ranks(ulysses, ring) {}
-    std::unique_ptr<ComputeDevice> device(int rank, const Workload&, std::vector<std::int64_t> positions) override {
-        return std::make_unique<HostDevice>(ranks, rank, std::move(positions));
-    }
+    std::unique_ptr<ComputeDevice> device(int rank) override { return std::make_unique<HostDevice>(ranks, rank); }
     void give_up() override { ranks.give_up(); }
     std::string place() const override { return "threads"; }
     HostRanks ranks;
@@ -63,11 +61,7 @@ Outcome run_case(const CheckCase& one, const CheckReference& reference, const Ch
         const auto ranks = machine.open(one.work.recipe.ulysses, one.work.recipe.ring);
         outcome.place = ranks->place();
         outcome.errors = check(
-            one, reference,
-            [&](int rank, const Workload& work, std::vector<std::int64_t> positions) {
-                return ranks->device(rank, work, std::move(positions));
-            },
-            [&] { ranks->give_up(); });
+            one, reference, [&](int rank) { return ranks->device(rank); }, [&] { ranks->give_up(); });
     } catch (const Error& error) {
         outcome.failure = error.where().empty() ? error.what() : fmt::format("{} ({})", error.what(), error.where());
     }

@@ -19,8 +19,7 @@ class CheckRanks {
  public:
     virtual ~CheckRanks() = default;
     /// Called by the thread of the rank.
-    virtual std::unique_ptr<ComputeDevice> device(int rank, const Workload& work,
-                                                  std::vector<std::int64_t> positions) = 0;
+    virtual std::unique_ptr<ComputeDevice> device(int rank) = 0;
     virtual void give_up() = 0;
     /// "2 GPUs", "one GPU", "the host"
     virtual std::string place() const = 0;

@@ -104,7 +104,7 @@ void Interpreter::release(TensorId id) {
 
 void Interpreter::launch(std::uint32_t index) {
     const Event& event = schedule_.events[index];
-    const Described computations = described(schedule_, index);
+    const ComputationRange computations = described(schedule_, index);
     if (computations.empty()) wrong(event.name, "the launch does not say what it computes");
     for (const Description& one : computations) compute(event, one.computation);
 }

@@ -36,10 +36,7 @@ constexpr std::int64_t context = 96;
 CheckErrors errors_on_host(const CheckCase& which, const CheckReference& reference) {
     HostRanks ranks(which.work.recipe.ulysses, which.work.recipe.ring);
     return check(
-        which, reference,
-        [&](int rank, const Workload&, std::vector<std::int64_t> positions) {
-            return std::make_unique<HostDevice>(ranks, rank, std::move(positions));
-        },
+        which, reference, [&](int rank) { return std::make_unique<HostDevice>(ranks, rank); },
         [&] { ranks.give_up(); });
 }
 
@@ -87,8 +84,8 @@ struct Faults {
         to.release(host);
         to.finish();
         HostRanks ranks(1, 1);
-        HostDevice device(ranks, 0, {});
-        Interpreter interpreter(schedule, 4, 8, device);
+        HostDevice device(ranks, 0);
+        Interpreter interpreter(schedule, 4, 1, device);
         interpreter.run(schedule.segments.front());
         CHECK(interpreter.live_bytes() == 0);
         CHECK(interpreter.peak_bytes() == 64);
@@ -120,8 +117,8 @@ TEST_CASE("a launch that does not say what it computes cannot be run") {
     to.gemm("product", 1, 1, 1);
     to.finish();
     HostRanks ranks(1, 1);
-    HostDevice device(ranks, 0, {});
-    Interpreter interpreter(schedule, 4, 8, device);
+    HostDevice device(ranks, 0);
+    Interpreter interpreter(schedule, 4, 1, device);
     CHECK_THROWS_WITH_AS(interpreter.run(schedule.segments.front()), doctest::Contains("does not say what it computes"),
                          Error);
 }
@@ -142,13 +139,14 @@ TEST_CASE("streams of every method that moves data wait for each other: without 
                 if (event.kind == EventKind::wait) event.id = schedule.syncs;  // never recorded
             }
             struct Alone : HostDevice {
+                using HostDevice::compute;
                 using HostDevice::HostDevice;
-                void exchange(Stream, const ByteMove&) override {}
-                void pass_on(Stream, std::span<const ByteMove>) override {}
+                void compute(Stream, const Exchange&, const Addresses&) override {}
+                void compute(Stream, const PassOn&, const Addresses&) override {}
             };
             HostRanks one(1, 1);
-            Alone device(one, 0, std::vector<std::int64_t>(static_cast<std::size_t>(work.tokens)));
-            Interpreter interpreter(schedule, 4, static_cast<int>(work.model.head_dim), device);
+            Alone device(one, 0);
+            Interpreter interpreter(schedule, 4, ranks, device);
             CHECK_THROWS_AS(for (const Segment& segment : schedule.segments) interpreter.run(segment), Error);
         }
     }
@@ -225,11 +223,12 @@ TEST_CASE("what cannot be run is refused by name") {
 
 /// Forgets the log-sum-exp when it merges: a mistake that only methods with several key blocks make.
 struct Forgetful : HostDevice {
+    using HostDevice::compute;
     using HostDevice::HostDevice;
-    void merge(Stream stream, const Merge& what, const Addresses& at, int head_dim) override {
+    void compute(Stream stream, const Merge& what, const Addresses& at) override {
         Merge wrong = what;
         wrong.first = true;
-        HostDevice::merge(stream, wrong, at, head_dim);
+        HostDevice::compute(stream, wrong, at);
     }
 };
 
@@ -237,9 +236,7 @@ TEST_CASE("the command fails for a machine that computes something else, and nam
     CheckMachine machine = check_on_host();
     struct Ranks : CheckRanks {
         Ranks(int ulysses, int ring) : ranks(ulysses, ring) {}
-        std::unique_ptr<ComputeDevice> device(int rank, const Workload&, std::vector<std::int64_t> positions) override {
-            return std::make_unique<Forgetful>(ranks, rank, std::move(positions));
-        }
+        std::unique_ptr<ComputeDevice> device(int rank) override { return std::make_unique<Forgetful>(ranks, rank); }
         void give_up() override { ranks.give_up(); }
         std::string place() const override { return "threads"; }
         HostRanks ranks;
