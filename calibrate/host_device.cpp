@@ -50,14 +50,14 @@ std::vector<float> rotary_table(const std::vector<std::int64_t>& positions, int 
     return table;
 }
 
-std::byte* HostDevice::allocate(const char*, std::int64_t bytes, Place) {
+std::byte* HostDevice::allocate(const char*, std::int64_t bytes, Place, Stream) {
     // Not a number until written: what nobody wrote does not pass for a result.
     auto* data = new double[static_cast<std::size_t>((bytes + 7) / 8)];
     std::memset(data, 0xff, static_cast<std::size_t>(bytes));
     return reinterpret_cast<std::byte*>(data);
 }
 
-void HostDevice::release(std::byte* address, Place) { delete[] doubles(address); }
+void HostDevice::release(std::byte* address, Place, Stream) { delete[] doubles(address); }
 
 void HostDevice::upload(std::byte* to, std::span<const float> values) { upload_bytes(to, std::as_bytes(values)); }
 

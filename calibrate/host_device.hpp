@@ -32,8 +32,8 @@ class HostDevice : public ComputeDevice {
  public:
     HostDevice(HostRanks& ranks, int rank) : ranks_(ranks), rank_(rank) {}
 
-    std::byte* allocate(const char* name, std::int64_t bytes, Place place) override;
-    void release(std::byte* address, Place place) override;
+    std::byte* allocate(const char* name, std::int64_t bytes, Place place, Stream stream) override;
+    void release(std::byte* address, Place place, Stream stream) override;
     void record(Stream, SyncId) override {}
     void wait(Stream, SyncId) override {}
     void host_wait(Stream) override {}

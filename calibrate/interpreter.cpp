@@ -35,9 +35,17 @@ Interpreter::Interpreter(const Schedule& schedule, std::int64_t element, int ran
 Interpreter::~Interpreter() {
     for (auto& [id, stack] : tensors_) {
         for (const Tensor& tensor : stack) {
-            if (tensor.address != nullptr) device_.release(tensor.address, tensor.place);
+            give_back(tensor);
         }
     }
+}
+
+void Interpreter::give_back(const Tensor& tensor) {
+    if (tensor.address != nullptr) device_.release(tensor.address, tensor.place, tensor.stream);
+}
+
+Interpreter::Freed& Interpreter::pool(const Tensor& tensor) {
+    return freed_[tensor.place == Place::device ? number(tensor.stream) : host];
 }
 
 void Interpreter::run(const Segment& segment) {
@@ -79,8 +87,11 @@ void Interpreter::run(const Segment& segment) {
 void Interpreter::allocate(const Event& event) {
     if (event.bytes < 0) wrong(event.name, "a tensor of negative size is allocated");
     // Scratch that this shape does not need has no bytes.
-    std::byte* address = event.bytes == 0 ? nullptr : device_.allocate(event.name, event.bytes, event.place);
-    tensors_[event.id].push_back({address, event.bytes, event.place, event.name, {}});
+    std::byte* address =
+        event.bytes == 0 ? nullptr : device_.allocate(event.name, event.bytes, event.place, event.stream);
+    Tensor made{address, event.bytes, event.place, event.stream, event.name, {}, {}};
+    made.before = pool(made);
+    tensors_[event.id].push_back(std::move(made));
     if (event.place != Place::device) return;
     live_bytes_ += event.bytes;
     peak_bytes_ = std::max(peak_bytes_, live_bytes_);
@@ -90,13 +101,11 @@ void Interpreter::release(TensorId id) {
     const auto found = tensors_.find(id);
     if (found == tensors_.end()) wrong("release", "a tensor is freed that is not alive");
     const Tensor& tensor = found->second.back();
-    // Its memory goes to the next tensor that the compute stream touches.
+    Freed& freed = pool(tensor);
     for (const Use& use : tensor.uses) {
-        if (clocks_[number(Stream::compute)][use.stream] >= use.time) continue;
-        wrong(use.launch,
-              fmt::format("'{}' is freed before the {} stream is done with it", tensor.name, stream_name(use.stream)));
+        if (use.time > freed[use.stream].time) freed[use.stream] = use;
     }
-    if (tensor.address != nullptr) device_.release(tensor.address, tensor.place);
+    give_back(tensor);
     if (tensor.place == Place::device) live_bytes_ -= tensor.bytes;
     found->second.pop_back();
     if (found->second.empty()) tensors_.erase(found);
@@ -125,6 +134,7 @@ void Interpreter::touch(const Event& event, const Access& access) {
         wrong(event.name,
               fmt::format("bytes {} to {} of '{}' are used, which has {}", begin, end, touched.name, touched.bytes));
     }
+    touch_again(event, touched);
     const std::size_t stream = number(event.stream);
     const Clock& clock = clocks_[stream];
     std::erase_if(touched.uses, [&](const Use& use) {
@@ -137,6 +147,16 @@ void Interpreter::touch(const Event& event, const Access& access) {
         return access.writes && begin <= use.begin && use.end <= end;  // hidden behind this one from now on
     });
     touched.uses.push_back({begin, end, stream, clock[stream] + 1, access.writes, event.name});
+}
+
+/// Its memory may be that of any tensor freed before in the same pool.
+void Interpreter::touch_again(const Event& event, const Tensor& touched) const {
+    const std::size_t stream = number(event.stream);
+    for (const Use& use : touched.before) {
+        if (use.stream == stream || clocks_[stream][use.stream] >= use.time) continue;
+        wrong(event.name, fmt::format("'{}' may lie where a freed tensor lay that '{}' on the {} stream still uses",
+                                      touched.name, use.launch, stream_name(use.stream)));
+    }
 }
 
 Interpreter::Tensor& Interpreter::tensor(TensorId id, const char* launch) {

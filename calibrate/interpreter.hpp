@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs the described schedule of one rank on a device. On the way it proves of the schedule what a plan takes for
-// granted: that every launch touches live memory of the size it was given, that nothing is freed while another stream
-// may still use it, and that streams wait for each other wherever one needs what another wrote.
+// granted: that every launch touches live memory of the size it was given, that streams wait for each other wherever
+// one needs what another wrote, and that none uses memory again which another may still use under a tensor freed
+// before.
 #pragma once
 
 #include <map>
@@ -15,8 +16,9 @@ namespace headroom {
 /// What a schedule is run on.
 class ComputeDevice : public Arithmetic {
  public:
-    virtual std::byte* allocate(const char* name, std::int64_t bytes, Place place) = 0;
-    virtual void release(std::byte* address, Place place) = 0;
+    /// On the device, memory of `stream`: what is freed there may be had again by its next tensor.
+    virtual std::byte* allocate(const char* name, std::int64_t bytes, Place place, Stream stream) = 0;
+    virtual void release(std::byte* address, Place place, Stream stream) = 0;
     virtual void record(Stream stream, SyncId sync) = 0;
     virtual void wait(Stream stream, SyncId sync) = 0;
     virtual void host_wait(Stream stream) = 0;
@@ -61,17 +63,21 @@ class Interpreter {
     /// How many launches of each stream (the host is the last one) have happened before.
     using Clock = std::array<std::uint64_t, stream_count + 1>;
     struct Use {
-        std::int64_t begin, end;
-        std::size_t stream;
-        std::uint64_t time;
-        bool writes;
-        const char* launch;
+        std::int64_t begin = 0, end = 0;
+        std::size_t stream = 0;
+        std::uint64_t time = 0;
+        bool writes = false;
+        const char* launch = "";
     };
+    /// The last uses, by each stream, of tensors that were freed.
+    using Freed = std::array<Use, stream_count + 1>;
     struct Tensor {
         std::byte* address;
         std::int64_t bytes;
         Place place;
+        Stream stream;
         const char* name;
+        Freed before;  ///< of whatever its memory held, when it was allocated
         std::vector<Use> uses;
     };
 
@@ -80,6 +86,9 @@ class Interpreter {
     void launch(std::uint32_t index);
     void compute(const Event& event, const Computation& computation);
     void touch(const Event& event, const Access& access);
+    void touch_again(const Event& event, const Tensor& touched) const;
+    Freed& pool(const Tensor& tensor);
+    void give_back(const Tensor& tensor);
     Tensor& tensor(TensorId id, const char* launch);
     std::byte* resolve(const View& view) const;
 
@@ -90,6 +99,7 @@ class Interpreter {
     std::map<TensorId, std::vector<Tensor>> tensors_;  ///< the youngest last
     std::array<Clock, stream_count + 1> clocks_{};
     std::map<SyncId, Clock> recorded_;
+    std::array<Freed, stream_count + 1> freed_{};  ///< by the stream whose memory it was; the host's is the last
     std::int64_t live_bytes_ = 0, peak_bytes_ = 0;
 };
 

@@ -30,16 +30,16 @@ struct NormOperands {
 
 /// y = RMSNorm(x) over `step.work.tokens` rows of width D, tiled as the recipe says. Returns y. With `kept`, an
 /// eager norm leaves its tensors there.
-TensorId norm_forward(Step& step, const char* name, const NormOperands& of, NormKept* kept = nullptr);
+TensorId norm_forward(Step& step, const char* name, const NormOperands& of = {}, NormKept* kept = nullptr);
 /// Gradient of the norm's input, under the id `as` where one is given; frees `kept` and nothing else.
-TensorId norm_backward(Step& step, const char* name, const NormOperands& of, View gradient, const NormKept& kept = {},
-                       TensorId as = no_tensor);
+TensorId norm_backward(Step& step, const char* name, const NormOperands& of = {}, View gradient = {},
+                       const NormKept& kept = {}, TensorId as = no_tensor);
 
 /// Gated or plain MLP over the rows of the rank, in tiles as the recipe says. With `keep`, an untiled MLP leaves its
 /// inner tensors in `kept`. Returns the output.
-TensorId mlp_forward(Step& step, BlockKept& kept, bool keep, View in);
+TensorId mlp_forward(Step& step, BlockKept& kept, bool keep, View in = {});
 /// Gradient of the MLP's input, or no_tensor where it overwrites the saved input (Megatron-DeepSpeed).
-TensorId mlp_backward(Step& step, BlockKept& kept, View gradient);
+TensorId mlp_backward(Step& step, BlockKept& kept, View gradient = {});
 
 /// Forward of a block up to its last addition; its input is alive and stays so. With `keep` all that backward needs
 /// stays in `kept`.

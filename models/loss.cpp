@@ -149,7 +149,7 @@ LossKept loss_forward(Step& step, const LossOperands& of) {
     return step.traits.megatron ? megatron_forward(step) : fused_forward(step, of);
 }
 
-void loss_backward(Step& step, const LossOperands& of, LossKept& kept, TensorId hidden, TensorId gradient) {
+void loss_backward(Step& step, LossKept& kept, TensorId hidden, TensorId gradient, const LossOperands& of) {
     const Workload& work = step.work;
     const std::int64_t head = work.model.vocabulary * work.model.hidden;
     if (work.recipe.tiling.loss.kind == Tiling::Kind::off) {

@@ -22,8 +22,8 @@ struct LossOperands {
 };
 
 /// The hidden state before the final norm is alive and stays.
-LossKept loss_forward(Step& step, const LossOperands& of);
+LossKept loss_forward(Step& step, const LossOperands& of = {});
 /// Leaves the gradient of the last block's output under the id `gradient`. `hidden` is freed.
-void loss_backward(Step& step, const LossOperands& of, LossKept& kept, TensorId hidden, TensorId gradient);
+void loss_backward(Step& step, LossKept& kept, TensorId hidden, TensorId gradient, const LossOperands& of = {});
 
 }  // namespace headroom

@@ -181,7 +181,7 @@ void TrainingStep::restore_input(const BlockHeld& held) {
     to_.copy("restore block input", Stream::compute,
              {.to_host = false, .pinned = pinned, .fresh = false, .bytes = (work_.hidden + table).value});
     to_.computes(Transfer{{Move{held.host_input, restored_, work_.hidden.value}}});
-    if (!pinned || described()) to_.host_wait("restore block input", Stream::compute);
+    if (!pinned) to_.host_wait("restore block input", Stream::compute);
     if (table.value > 0) to_.release(host_table_);
     to_.release(held.host_input);
 }

@@ -14,7 +14,7 @@ void TrainingStep::begin_backward() {
         to_.computes(Transfer{{Move{root_flat_, root_weights_, root_weights().value}}});
         to_.release(root_flat_, flat_);  // the last block's was kept since its forward
     }
-    loss_backward(step_, loss_operands(), loss_kept_, hidden_, gradient_);
+    loss_backward(step_, loss_kept_, hidden_, gradient_, loss_operands());
     // The norm's gradient belongs to the root group, not to the block that comes next.
     final_norm_gradient_ = weight_gradients_.back();
     weight_gradients_.resize(block_gradients_);

@@ -62,7 +62,7 @@ TEST_CASE("every method's output and gradients are those of attention, on 1 to 4
 /// Two steps on different streams over one tensor, as wrong as asked.
 struct Faults {
     bool waits = true;          ///< the copy waits for the kernel
-    bool waits_to_free = true;  ///< the free waits for the copy
+    bool waits_to_free = true;  ///< what comes after the free waits for the copy
     bool frees_early = false;
     std::int64_t bytes = 64;
 
@@ -81,7 +81,10 @@ struct Faults {
         to.computes(Transfer{{Move{from, host, bytes}}});
         if (waits_to_free) to.wait(Stream::compute, to.record(Stream::device_to_host));
         if (!frees_early) to.release(from);
-        to.release(host);
+        const TensorId next = to.allocate("next", Group::attention, {64});
+        to.memory_bound("kernel again", MemoryKernel::copy, {64}, {64});
+        to.computes(Transfer{{Move{host, next, 64}}});
+        to.release(next, host);
         to.finish();
         HostRanks ranks(1, 1);
         HostDevice device(ranks, 0);
@@ -104,7 +107,8 @@ TEST_CASE("a schedule that is wrong is caught when it runs") {
     CHECK(Faults{}.complaint() == "none");
     CHECK(Faults{.waits = false}.complaint().find("does not wait for 'kernel' on the compute stream") !=
           std::string::npos);
-    CHECK(Faults{.waits_to_free = false}.complaint().find("'from' is freed before the device-to-host stream is done") !=
+    CHECK(Faults{.waits_to_free = false}.complaint().find(
+              "'next' may lie where a freed tensor lay that 'copy' on the device-to-host stream still uses") !=
           std::string::npos);
     CHECK(Faults{.frees_early = true}.complaint().find("a tensor is used that is not alive") != std::string::npos);
     CHECK(Faults{.bytes = 65}.complaint().find("bytes 0 to 65 of 'from' are used, which has 64") != std::string::npos);
