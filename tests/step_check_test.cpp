@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+// A whole training step computes what the formulas say: plain arithmetic against numbers worked by hand, the reference
+// against finite differences.
+#include <doctest/doctest.h>
+
+#include <bit>
+#include <cmath>
+#include <numeric>
+#include <random>
+#include <thread>
+
+#include "calibrate/host_device.hpp"
+#include "calibrate/step_reference.hpp"
+#include "models/error.hpp"
+
+namespace headroom {
+namespace {
+
+/// A device that is alone, and its views on ordinary vectors.
+struct LoneDevice {
+    HostRanks ranks{1, 1};
+    HostDevice device{ranks, 0};
+
+    template <class What, class... Vectors>
+    void compute(const What& what, Vectors&... tensors) {
+        device.compute(Stream::compute, what, Addresses{reinterpret_cast<std::byte*>(tensors.data())...});
+    }
+};
+
+using Floats = std::vector<float>;
+using Integers = std::vector<std::int64_t>;
+
+void check_near(const Floats& got, const std::vector<double>& wanted) {
+    REQUIRE(got.size() == wanted.size());
+    for (std::size_t i = 0; i < got.size(); ++i) {
+        CAPTURE(i);
+        CHECK(static_cast<double>(got[i]) == doctest::Approx(wanted[i]).epsilon(1e-6));
+    }
+}
+
+TEST_CASE("a norm divides by the root of the mean square and multiplies by the weight") {
+    LoneDevice on;
+    Floats in{3, 4, 0, 0}, weight{1, 2}, out(4);
+    on.compute(Norm{{}, {}, {}, 2, 2}, in, weight, out);
+    const double rms = std::sqrt(12.5 + 1e-5);
+    check_near(out, {3 / rms, 8 / rms, 0, 0});
+}
+
+TEST_CASE("a norm's gradient has no part along the row, and its weight sees the normed rows") {
+    LoneDevice on;
+    Floats in{3, 4}, weight{1, 1}, gradient{1, 0}, in_gradient(2), weight_gradient(2);
+    on.compute(NormBackward{{}, {}, {}, {}, {}, 1, 2}, in, weight, gradient, in_gradient, weight_gradient);
+    // Up to the epsilon: (g - n (g n) / 2) / rms with the normed row n = (3, 4) / sqrt(12.5).
+    const double rms = std::sqrt(12.5);
+    check_near(in_gradient, {0.64 / rms, -0.48 / rms});
+    check_near(weight_gradient, {3 / rms, 0});
+}
+
+TEST_CASE("a gate passes half of its input at one half of the sigmoid, nothing at zero") {
+    LoneDevice on;
+    Floats gate{0, 1}, up{5, 3}, out(2);
+    on.compute(Gate{{}, {}, {}, 2}, gate, up, out);
+    const double share = 1 / (1 + std::exp(-1.0));
+    check_near(out, {0, 3 * share});
+    Floats gradient{2, 2};
+    // Over gate and up themselves, as a schedule may have it.
+    on.compute(GateBackward{{}, {}, {}, {}, {}, 2}, gate, up, gradient, gate, up);
+    check_near(gate, {2 * 5 * 0.5, 2 * 3 * share * (2 - share)});
+    check_near(up, {0, 2 * share});
+}
+
+TEST_CASE("sums, rows of a table and the sums of their gradients") {
+    LoneDevice on;
+    Floats a{1, 2}, b{10, 20}, sum(2);
+    on.compute(Sum{{}, {}, {}, 2}, a, b, sum);
+    check_near(sum, {11, 22});
+    Floats table{1, 2, 3, 4, 5, 6}, out(6);
+    Integers tokens{2, 0, 2};
+    on.compute(Embedding{{}, {}, {}, 3, 2, 3}, table, tokens, out);
+    check_near(out, {5, 6, 1, 2, 5, 6});
+    Floats gradient{1, 2, 3, 4, 10, 20}, table_gradient(6, -1);
+    on.compute(EmbeddingBackward{{}, {}, {}, 3, 2, 3}, gradient, tokens, table_gradient);
+    check_near(table_gradient, {3, 4, 0, 0, 11, 22});
+    tokens[1] = 3;
+    CHECK_THROWS_WITH_AS(on.compute(Embedding{{}, {}, {}, 3, 2, 3}, table, tokens, out),
+                         doctest::Contains("token 3 is not one of 3"), Error);
+}
+
+TEST_CASE("two equal logits lose log 2, and their gradients are half the weight") {
+    LoneDevice on;
+    Floats logits{7, 7, 0, 100}, losses(2);
+    Integers labels{1, 1};
+    on.compute(CrossEntropy{{}, {}, {}, 2, 2, 0.25F}, logits, labels, losses);
+    check_near(losses, {std::log(2.0), 0});
+    check_near(logits, {0.125, -0.125, 0, 0});
+    CHECK(on.device.take_loss() == doctest::Approx(std::log(2.0)));
+    CHECK(on.device.take_loss() == 0);
+}
+
+TEST_CASE("the first step of AdamW goes by the sign of the gradient, the second by both") {
+    LoneDevice on;
+    Floats parameter{2, 2, 2}, first(3), second(3), gradient{0.5, -0.001F, 0};
+    const Adam step{{}, {}, {}, {}, 3};
+    on.compute(step, parameter, first, second, gradient);
+    check_near(parameter, {2 - 3e-4 * (1 + 0.1 * 2), 2 - 3e-4 * (-1 + 0.1 * 2), 2 - 3e-4 * 0.1 * 2});
+    check_near(first, {0.05, -1e-4, 0});
+    check_near(second, {0.0125, 5e-8, 0});
+    for (std::size_t i = 0; i < 3; ++i) {
+        const AdamResult reference = first_adam_step(2, static_cast<double>(gradient[i]));
+        CHECK(reference.parameter == doctest::Approx(static_cast<double>(parameter[i])));
+        CHECK(reference.first_moment == doctest::Approx(static_cast<double>(first[i])));
+        CHECK(reference.second_moment == doctest::Approx(static_cast<double>(second[i])));
+    }
+    const auto before = static_cast<double>(parameter[0]);
+    gradient[0] = -0.5;
+    on.compute(step, parameter, first, second, gradient);
+    const double mean = (0.9 * 0.05 - 0.1 * 0.5) / (1 - 0.81);
+    const double square = (0.95 * 0.0125 + 0.05 * 0.25) / (1 - 0.9025);
+    CHECK(static_cast<double>(parameter[0]) ==
+          doctest::Approx(before - 3e-4 * (mean / std::sqrt(square) + 0.1 * before)).epsilon(1e-7));
+}
+
+TEST_CASE("shards are gathered in the order of ranks, and sums of whole tensors are scattered in it") {
+    HostRanks ranks(2, 2);
+    std::vector<Floats> whole(4, Floats(8)), part(4, Floats(2));
+    {
+        std::vector<std::jthread> threads;
+        for (int rank = 0; rank < 4; ++rank) {
+            threads.emplace_back([&, rank] {
+                HostDevice device(ranks, rank);
+                const auto index = static_cast<std::size_t>(rank);
+                const auto bytes = [](Floats& of) { return reinterpret_cast<std::byte*>(of.data()); };
+                Floats shard{static_cast<float>(10 * rank), static_cast<float>(10 * rank + 1)};
+                device.compute(Stream::all_gather, GatherShards{{}, {}, 2}, {bytes(shard), bytes(whole[index])});
+                device.compute(Stream::reduce_scatter, ReduceScatter{{}, {}, 2},
+                               {bytes(whole[index]), bytes(part[index])});
+            });
+        }
+    }
+    for (std::size_t rank = 0; rank < 4; ++rank) {
+        check_near(whole[rank], {0, 1, 10, 11, 20, 21, 30, 31});
+        const auto first = static_cast<double>(whole[0][2 * rank]);
+        check_near(part[rank], {4 * first, 4 * (first + 1)});
+    }
+}
+
+/// Small, with unequal widths everywhere: hidden 12, heads 16 wide in all, 8 for keys, ffn 20, 11 tokens.
+TransformerShape tiny_model() {
+    TransformerShape model;
+    model.layers = 2;
+    model.hidden = 12;
+    model.heads = 4;
+    model.kv_heads = 2;
+    model.head_dim = 4;
+    model.ffn = 20;
+    model.vocabulary = 11;
+    return model;
+}
+
+TEST_CASE("the gradients of the reference are the slopes of its loss, for every kind of weight of every block") {
+    const StepReference reference(tiny_model(), 9);
+    std::mt19937 random(3);
+    constexpr double step = 1e-4;
+    for (const WeightKind& kind : weight_kinds(reference.model)) {
+        ModelWeights moved = reference.weights;
+        const auto weights = kind.in(moved);
+        const auto gradients = kind.in(reference.gradients);
+        for (std::size_t block = 0; block < weights.size(); ++block) {
+            CAPTURE(kind.name);
+            CAPTURE(block);
+            const std::vector<double> kept(weights[block].begin(), weights[block].end());
+            const auto loss_along = [&](double by, const std::vector<double>& direction) {
+                for (std::size_t i = 0; i < kept.size(); ++i) weights[block][i] = kept[i] + by * direction[i];
+                return step_loss(reference.model, reference.text, moved);
+            };
+            const auto check_slope = [&](const std::vector<double>& direction) {
+                const double slope = (loss_along(step, direction) - loss_along(-step, direction)) / (2 * step);
+                std::copy(kept.begin(), kept.end(), weights[block].begin());
+                const double wanted =
+                    std::inner_product(direction.begin(), direction.end(), gradients[block].begin(), 0.0);
+                CHECK(slope == doctest::Approx(wanted).epsilon(1e-5).scale(0.01));
+            };
+            for (int i = 0; i < 3; ++i) {
+                std::vector<double> one(kept.size());
+                one[random() % kept.size()] = 1;
+                check_slope(one);
+            }
+            std::vector<double> all(kept.size());
+            for (double& value : all) value = random() % 2 == 0 ? 1 : -1;
+            check_slope(all);
+        }
+    }
+}
+
+TEST_CASE("the weights of a check are bf16 numbers of the usual sizes") {
+    const StepReference reference(tiny_model(), 9);
+    const auto check_all = [](const ReferenceValues& values) {
+        for (const double value : values) {
+            const auto narrow = static_cast<float>(value);
+            CHECK(static_cast<double>(narrow) == value);
+            CHECK((std::bit_cast<std::uint32_t>(narrow) & 0xffff) == 0);
+        }
+    };
+    for (const ReferenceValues& block : reference.weights.blocks) check_all(block);
+    check_all(reference.weights.root);
+    for (std::size_t i = 0; i + 1 < 9; ++i) CHECK(reference.text.labels[i] == reference.text.tokens[i + 1]);
+    CHECK(reference.loss > std::log(11.0) - 1);
+    CHECK(reference.loss < std::log(11.0) + 2);
+}
+
+}  // namespace
+}  // namespace headroom
