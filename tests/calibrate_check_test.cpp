@@ -81,10 +81,11 @@ struct Faults {
         to.computes(Transfer{{Move{from, host, bytes}}});
         if (waits_to_free) to.wait(Stream::compute, to.record(Stream::device_to_host));
         if (!frees_early) to.release(from);
+        const TensorId other = to.allocate("other", Group::attention, {64}, Place::host_pinned);
         const TensorId next = to.allocate("next", Group::attention, {64});
         to.memory_bound("kernel again", MemoryKernel::copy, {64}, {64});
-        to.computes(Transfer{{Move{host, next, 64}}});
-        to.release(next, host);
+        to.computes(Transfer{{Move{other, next, 64}}});
+        to.release(next, other, host);
         to.finish();
         HostRanks ranks(1, 1);
         HostDevice device(ranks, 0);

@@ -228,7 +228,7 @@ TensorId fpdt_lean_backward(Step& step, Kept& kept) {
         QueryChunk before = current;
         current = next;
         const bool stays = i + 2 == count;  // the only query chunk of this row is that of the next one, too
-        step.to.loop(count - 1 - i, [&](std::int64_t turn) {
+        const auto accumulate_next = [&](std::int64_t turn) {
             const std::int64_t j = i + 1 + turn;
             if (offload) step.to.wait(Stream::compute, run.arrived);
             next = stays ? QueryChunk{} : query_chunk(run, j + 1 < count ? i : i + 1, j + 1 < count ? j + 1 : i + 1);
@@ -247,7 +247,12 @@ TensorId fpdt_lean_backward(Step& step, Kept& kept) {
             if (i == 0) moves[1] = {current.output_gradient, run.host_output_gradient(j), chunks.query.value};
             store(step, "offload dq", 2 * chunks.query + output_bytes, moves, run.stored[j]);
             current = next;
-        });
+        };
+        // The last fetch of the first row is one for the second, which brings more.
+        const std::int64_t turns = count - 1 - i;
+        const std::int64_t apart = i == 0 && turns > 1 ? 1 : 0;
+        step.to.loop(turns - apart, accumulate_next);
+        if (apart == 1) accumulate_next(turns - 1);
         if (offload) {
             if (!stays) step.to.wait(Stream::compute, run.stored[count - 1]);
             step.release(before.tensor, keys[0], keys[1]);
