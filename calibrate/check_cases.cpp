@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "calibrate/check.hpp"
+#include "calibrate/step_check.hpp"
 
 namespace headroom {
 namespace {
@@ -13,14 +13,24 @@ bool is_stage_size(const TransformerShape& model, std::int64_t heads, int ulysse
     return heads < model.kv_heads ? model.kv_heads % heads == 0 : heads % model.kv_heads == 0;
 }
 
+CheckCase make_case(const std::string& name, const TransformerShape& model, const Recipe& recipe) {
+    Cluster cluster;
+    cluster.gpus_per_node = recipe.context_parallel();
+    Transformer named;
+    static_cast<TransformerShape&>(named) = model;
+    return {name, make_workload(named, cluster, recipe)};
+}
+
+/// UPipe with the fewest heads per stage and twice as many, FPDT in two chunks, all others.
+bool is_step_case(const Recipe& recipe) {
+    if (recipe.method == Method::upipe) return recipe.heads_per_stage <= 2 * recipe.ulysses;
+    return recipe.method != Method::fpdt || 2 * recipe.chunk_tokens.value == recipe.context.value;
+}
+
 }  // namespace
 
 std::vector<CheckCase> check_cases(int ranks, const TransformerShape& model, std::int64_t context,
                                    std::int64_t element) {
-    Cluster cluster;
-    cluster.gpus_per_node = ranks;
-    Transformer named;
-    static_cast<TransformerShape&>(named) = model;
     Recipe base;
     base.context = Tokens{context};
     base.implementation = Implementation::lean;
@@ -30,7 +40,7 @@ std::vector<CheckCase> check_cases(int ranks, const TransformerShape& model, std
 
     std::vector<CheckCase> cases;
     const auto add = [&](const std::string& name, const Recipe& recipe) {
-        cases.push_back({name, make_workload(named, cluster, recipe)});
+        cases.push_back(make_case(name, model, recipe));
     };
     for (int ulysses = 1; ulysses <= ranks; ++ulysses) {
         if (ranks % ulysses != 0 || model.kv_heads % ulysses != 0) continue;
@@ -61,6 +71,28 @@ std::vector<CheckCase> check_cases(int ranks, const TransformerShape& model, std
             if (context % (chunks * 2 * ranks) != 0) continue;
             add(fmt::format("fpdt, {} chunk{}{}", chunks, chunks == 1 ? "" : "s", offload ? " offloaded" : ""), recipe);
         }
+    }
+    return cases;
+}
+
+std::vector<CheckCase> step_cases(int ranks, const TransformerShape& model, std::int64_t context,
+                                  std::int64_t element) {
+    // Tiles that do not divide the rows of 1, 2 or 4 ranks.
+    const Tiling tile{Tiling::Kind::tokens, std::max<std::int64_t>(1, 3 * context / 16)};
+    std::vector<CheckCase> cases;
+    for (const CheckCase& attention : check_cases(ranks, model, context, element)) {
+        Recipe recipe = attention.work.recipe;
+        if (!is_step_case(recipe)) continue;
+        const std::string name = "step " + attention.name;
+        recipe.sharding = {ShardingStrategy::fsdp, ranks};
+        recipe.tiling.mlp = recipe.tiling.loss = tile;
+        cases.push_back(make_case(name, model, recipe));
+        recipe.offload.block_inputs = HostPlace::pinned;
+        cases.push_back(make_case(name + ", inputs on host", model, recipe));
+        if (recipe.method != (ranks == 1 ? Method::ring : Method::ulysses)) continue;
+        recipe.offload.block_inputs = HostPlace::none;
+        recipe.checkpointing = Checkpointing::none;
+        cases.push_back(make_case(name + ", no checkpoints", model, recipe));
     }
     return cases;
 }

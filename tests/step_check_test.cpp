@@ -10,7 +10,7 @@
 #include <thread>
 
 #include "calibrate/host_device.hpp"
-#include "calibrate/step_reference.hpp"
+#include "calibrate/step_check.hpp"
 #include "models/error.hpp"
 
 namespace headroom {
@@ -206,6 +206,40 @@ TEST_CASE("the weights of a check are bf16 numbers of the usual sizes") {
     for (std::size_t i = 0; i + 1 < 9; ++i) CHECK(reference.text.labels[i] == reference.text.tokens[i + 1]);
     CHECK(reference.loss > std::log(11.0) - 1);
     CHECK(reference.loss < std::log(11.0) + 2);
+}
+
+/// Two blocks of 8 query heads on 4 KV heads of 8 over 64 tokens: up to 4 ranks divide all of it.
+TransformerShape step_model() {
+    TransformerShape model;
+    model.layers = 2;
+    model.hidden = 64;
+    model.heads = 8;
+    model.kv_heads = 4;
+    model.head_dim = 8;
+    model.ffn = 96;
+    model.vocabulary = 112;
+    return model;
+}
+
+StepErrors step_errors_on_host(const CheckCase& which, const StepReference& reference) {
+    HostRanks ranks(which.work.recipe.ulysses, which.work.recipe.ring);
+    return check_step(
+        which, reference, [&](int rank) { return std::make_unique<HostDevice>(ranks, rank); },
+        [&] { ranks.give_up(); });
+}
+
+TEST_CASE("a step of every method has the loss, the gradients and the update of the reference, on 1, 2 and 4 ranks") {
+    const StepReference reference(step_model(), 64);
+    for (const int ranks : {1, 2, 4}) {
+        for (const CheckCase& which : step_cases(ranks, step_model(), 64, 4)) {
+            CAPTURE(ranks);
+            CAPTURE(which.name);
+            for (const NamedError& result : step_errors_on_host(which, reference).named()) {
+                CAPTURE(result.name);
+                CHECK(result.error < 3e-6);
+            }
+        }
+    }
 }
 
 }  // namespace
