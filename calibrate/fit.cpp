@@ -70,13 +70,17 @@ void fit_attention_curves(const Records& records, const std::string& label, FitR
     std::map<int, std::vector<AttentionPoint>> other_widths;
     for (const auto& [name, same] : records) {
         if (same.front()["kind"] != "attention") continue;
-        const AttentionPoint point{name, shape_of(same.front()["settings"]), rate_of(same)};
+        const AttentionPoint point{name, shape_of(same.front()["settings"]), rate_of(same), seconds_of(same)};
         if (point.shape.head_dim == 128) {
             points[{point.shape.backward, point.shape.causal}].push_back(point);
         } else {
             other_widths[point.shape.head_dim].push_back(point);
         }
     }
+    for (const bool backward : {false, true}) {
+        sustain(records, backward, points[{backward, true}], points[{backward, false}], result);
+    }
+    std::erase_if(points, [](const auto& one) { return one.second.empty(); });
     AttentionKernelConstants kernel;
     for (const auto& [key, of_key] : points) {
         const auto [backward, causal] = key;
@@ -119,7 +123,9 @@ void fit_gemms(const Records& records, const std::string& label, FitResult& resu
         cell.rates.push_back(rate_of(same));
         cell.k = cell.k == 0 ? k : std::min(cell.k, k);
     }
-    for (const auto& [key, cell] : cells) {
+    const double sustained = sustained_share_of_products(records, result);
+    for (auto& [key, cell] : cells) {
+        for (double& rate : cell.rates) rate *= sustained;
         const std::string reference = fmt::format("{}, {} sustained", label, cell.rates.size());
         result.gemm.push_back(
             {{key.second, key.first, cell.k, measured(cell.rates, 0.04, reference)}, cell.rates.size()});

@@ -14,7 +14,8 @@ namespace headroom {
 struct AttentionPoint {
     std::string name;  ///< of the probe
     Attention shape;
-    double rate;  ///< FLOP/s
+    double rate;         ///< FLOP/s
+    double seconds = 0;  ///< of one run
 };
 
 /// How well a curve keeps to its points; shares of the rate.
@@ -80,6 +81,7 @@ struct FitResult {
     std::int64_t gpu_bytes = 0, host_bytes = 0;
     std::vector<std::string> files;     ///< names of the probe files
     std::vector<std::string> left_out;  ///< failed probes, and clocks that fell
+    std::vector<std::string> remarks;   ///< for comments
 };
 
 /// Throws Error when the files hold no finished probe or come from different machines.

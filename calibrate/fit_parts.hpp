@@ -19,6 +19,13 @@ double seconds_of(const std::vector<Json>& records);
 /// The median, a range over all values and at least `spread` wide.
 Constant measured(const std::vector<double>& values, double spread, std::string reference);
 
+/// Points of one direction as they are in a step: brief ones slowed by what the sustained probes show of their length,
+/// and those probes themselves among the causal ones. Without such probes nothing changes.
+void sustain(const Records& records, bool backward, std::vector<AttentionPoint>& causal,
+             std::vector<AttentionPoint>& full, FitResult& result);
+/// What a step leaves of the rate of products; 1 without sustained probes.
+double sustained_share_of_products(const Records& records, FitResult& result);
+
 void fit_links(const Records& records, const std::string& label, FitResult& result);
 void fit_overlaps(const Records& records, const std::string& label, FitResult& result);
 void fit_device_memory(const std::vector<ProbeFile>& files, const Records& records, FitResult& result);

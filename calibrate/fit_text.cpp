@@ -158,6 +158,7 @@ std::string calibration_text(const FitResult& fit, const Calibration& base, cons
         "probe ran until its GPU was warm, under whatever power cap it has.\n",
         fit.machine, fit.software);
     text += fmt::format("# From {}.\n", fmt::join(fit.files, ", "));
+    for (const std::string& one : fit.remarks) text += fmt::format("# {}\n", one);
     for (const std::string& one : fit.left_out) text += fmt::format("# left out: {}\n", one);
     text += fmt::format(
         "schema: 1\nbase: {}\ndescription: \"{} {}, probed; the rest from {}\"\nkind: measured\nmachines: [{}]\n",

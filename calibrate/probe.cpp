@@ -105,8 +105,8 @@ std::string_view to_string(DeviceKernel kernel) { return device_kernel_names[sta
 
 std::string_view kind_of(const Work& work) {
     static constexpr std::array<std::string_view, std::variant_size_v<Work>> names{
-        "host_copy",  "zero_fill",         "host_gap", "device_kernel", "gemm",       "attention",
-        "collective", "collective_memory", "overlap",  "copy_overlap",  "cross_check"};
+        "host_copy",  "zero_fill",         "host_gap", "device_kernel", "gemm",        "attention",
+        "collective", "collective_memory", "overlap",  "copy_overlap",  "cross_check", "sustained"};
     return names[work.index()];
 }
 
@@ -132,6 +132,14 @@ Json settings_of(const Work& work) {
                               return Json{{"m", w.m}, {"n", w.n}, {"k", w.k}};
                           },
                           [](const AttentionProbe& w) { return attention_settings(w.shape); },
+                          [](const SustainedProbe& w) {
+                              Json settings = attention_settings(w.forward);
+                              settings["direction"] = "both";
+                              settings["gemm"] = {w.gemm.m, w.gemm.n, w.gemm.k};
+                              settings["products"] = w.products;
+                              settings["gpus"] = w.gpus;
+                              return settings;
+                          },
                           [](const CollectiveProbe& w) {
                               return Json{{"collective", collective_name(w.kind)},
                                           {"bytes", w.bytes},
@@ -183,6 +191,11 @@ Amount amount_of(const Work& work) {
                           },
                           [](const GemmProbe& w) {
                               return Amount{2 * real(w.m) * real(w.n) * real(w.k), "flop"};
+                          },
+                          [](const SustainedProbe& w) {
+                              return Amount{2 * attention_flops(w.forward) + attention_flops(w.backward) +
+                                                w.products * 2 * real(w.gemm.m) * real(w.gemm.n) * real(w.gemm.k),
+                                            "flop"};
                           },
                           [](const CollectiveProbe& w) {
                               return Amount{bytes_sent(w), "bytes"};

@@ -93,6 +93,15 @@ struct AttentionProbe {
     Attention shape;
 };
 
+/// What a training step makes a GPU do, on `gpus` of the node at once for seconds: `forward` twice, `backward`, and
+/// `products` of `gemm`.
+struct SustainedProbe {
+    Attention forward, backward;
+    GemmProbe gemm;
+    int products;
+    int gpus;
+};
+
 /// A collective among the first `ranks` GPUs of the job; bytes as in Collective.
 struct CollectiveProbe {
     CollectiveKind kind;
@@ -131,7 +140,8 @@ struct CrossCheckProbe {
 };
 
 using Work = std::variant<HostCopyProbe, ZeroFillProbe, HostGapProbe, DeviceKernelProbe, GemmProbe, AttentionProbe,
-                          CollectiveProbe, CollectiveMemoryProbe, OverlapProbe, CopyOverlapProbe, CrossCheckProbe>;
+                          CollectiveProbe, CollectiveMemoryProbe, OverlapProbe, CopyOverlapProbe, CrossCheckProbe,
+                          SustainedProbe>;
 /// Throws std::logic_error for what is no kernel.
 KernelProbe kernel_probe(const Work& work);
 

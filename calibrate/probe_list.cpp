@@ -48,10 +48,32 @@ void add_attentions(Probes& probes) {
     for (const std::int64_t tokens : {8192, 32768, 131072}) add_attention(probes, tokens, 32, 8, 128);
     for (const std::int64_t tokens : {8192, 32768, 131072}) add_attention(probes, tokens, 4, 1, 128);
     for (const std::int64_t tokens : {16384, 65536, 262144, 1048576}) add_attention(probes, tokens, 1, 1, 128);
-    // Several heads over more keys than the L2 cache holds: the causal forward kernel slows down there.
-    add_attention(probes, 262144, 8, 2, 128, false);
     add_attention(probes, 32768, 32, 8, 64);
     add_attention(probes, 32768, 32, 8, 96, false);
+}
+
+/// Under the power cap a GPU goes on slowing down for seconds, and those of a node differ: a mix like that of a step,
+/// on all of them, says by how much more than in the probes above.
+void add_sustained(Probes& probes, const PlanMachine& machine) {
+    struct Size {
+        std::int64_t tokens;
+        std::int32_t heads, kv_heads;
+    };
+    const GemmProbe gemm{131072, 14336, 4096};
+    for (const Size& size : {Size{131072, 32, 8}, {524288, 4, 1}}) {
+        const Attention forward{size.tokens, size.tokens, size.heads, size.kv_heads, 128, 1, true, false};
+        Attention backward = forward;
+        backward.backward = true;
+        const double attention = (2 * attention_flops(forward) + attention_flops(backward)) / 500e12;
+        const int products = std::max(1, static_cast<int>(0.15 * attention / 0.023));
+        const std::int64_t query = 2 * size.tokens * size.heads * 128, key = 2 * size.tokens * size.kv_heads * 128;
+        const std::int64_t device = 6 * (query + key) + plan_workspace_bytes(forward) + plan_workspace_bytes(backward) +
+                                    caller_workspace_bytes(backward) +
+                                    2 * (gemm.m * gemm.k + gemm.n * gemm.k + gemm.m * gemm.n) + gibi;
+        probes.push_back({fmt::format("sustained/{}/{}x{}/128", binary_tokens(size.tokens), size.heads, size.kv_heads),
+                          SustainedProbe{forward, backward, gemm, products, machine.node_gpus()}, Bytes{device},
+                          Bytes{gibi}, WarmRule{1, 2.5}, StoppingRule{2, 20, 0.002, 2.5, 2.5}, 1.0});
+    }
 }
 
 /// Attention beside what runs with it in a step: ring and gathers forward, ring and scatters backward, offload copies.
@@ -279,6 +301,7 @@ void add_cross_checks(Probes& probes) {
 std::vector<Probe> all_probes(const PlanMachine& machine) {
     Probes probes;
     add_attentions(probes);
+    add_sustained(probes, machine);
     add_overlaps(probes, machine);
     add_collectives(probes, machine);
     add_gemms(probes);

@@ -16,6 +16,7 @@
 #include "calibrate/cuda/host_probes.hpp"
 #include "calibrate/cuda/kernel_probes.hpp"
 #include "calibrate/cuda/nvml.hpp"
+#include "calibrate/cuda/sustained_probe.hpp"
 #include "calibrate/host_facts.hpp"
 
 namespace headroom {
@@ -82,6 +83,7 @@ class CudaDevice : public Device {
         if (const auto* work = std::get_if<ZeroFillProbe>(&probe.work)) return prepare_zero_fill(*work);
         if (const auto* work = std::get_if<HostGapProbe>(&probe.work)) return prepare_host_gap(*work);
         if (const auto* work = std::get_if<CopyOverlapProbe>(&probe.work)) return prepare_copy_overlap(*work);
+        if (const auto* work = std::get_if<SustainedProbe>(&probe.work)) return prepare_sustained(*work);
         if (const auto* work = std::get_if<CrossCheckProbe>(&probe.work)) {
             return prepare_cross_check(std::visit([](const auto& one) { return prepare_kernels(one); }, work->work));
         }
