@@ -30,8 +30,10 @@ struct CheckMachine {
     std::int64_t element;    ///< bytes of a narrow element
     double smallest_bound;   ///< relative errors below it are never wrong
     std::vector<int> ranks;  ///< numbers of ranks to check
-    TransformerShape model;
+    TransformerShape model;  ///< of attention alone
     std::int64_t context;
+    TransformerShape step_model;  ///< of whole training steps
+    std::int64_t step_context;
     std::function<std::unique_ptr<CheckRanks>(int ulysses, int ring)> open;
     std::function<Json()> provenance;
 };
@@ -39,9 +41,9 @@ struct CheckMachine {
 /// Plain arithmetic, ranks as threads; needs no GPU.
 CheckMachine check_on_host();
 
-/// Checks every case, prints one line for each on standard output, and JSON lines to `options.output` when given.
-/// A case is wrong where an error is above three times that of one rank alone, which is what number formats cost, or
-/// where it cannot run. Returns failure then.
+/// Checks every case of attention, then of training steps, prints one line for each on standard output, and JSON lines
+/// to `options.output` when given. A case is wrong where an error is above three times that of one rank alone, which is
+/// what number formats cost, or where it cannot run. Returns failure then.
 ExitCode run_check(const CalibrateOptions& options, const CheckMachine& machine);
 
 }  // namespace headroom

@@ -27,9 +27,9 @@ void HostDevice::compute(Stream, const Exchange& what, const Addresses& at) {
     ranks_.offered_[static_cast<std::size_t>(rank_)] = at;
     meeting.wait();
     const std::int64_t block = what.move.bytes / ulysses;
+    const Addresses* group = ranks_.offered_.data() + first;
     for (int peer = 0; peer < ulysses; ++peer) {
-        const std::byte* sent = ranks_.offered_[static_cast<std::size_t>(first + peer)][0];
-        std::memcpy(at[1] + peer * block, sent + (rank_ - first) * block, static_cast<std::size_t>(block));
+        std::memcpy(at[1] + peer * block, group[peer][0] + (rank_ - first) * block, static_cast<std::size_t>(block));
     }
     meeting.wait();
 }

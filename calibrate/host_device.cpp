@@ -12,7 +12,7 @@
 namespace headroom {
 namespace {
 
-constexpr std::int64_t largest_tensor = 16 << 20;
+constexpr std::int64_t largest_tensor = 4 << 20;
 
 /// Elements of a matrix in the sense of its product, transposed or not.
 struct Operand {

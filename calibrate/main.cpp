@@ -28,6 +28,12 @@ CheckMachine check_on_gpus(const std::vector<std::string>& words) {
     machine.model.head_dim = 64;
     machine.model.ffn = machine.model.vocabulary = 8;
     machine.context = 768;
+    machine.step_model = machine.model;
+    machine.step_model.layers = 2;
+    machine.step_model.hidden = 256;
+    machine.step_model.ffn = 384;
+    machine.step_model.vocabulary = 512;
+    machine.step_context = 512;
     machine.open = [context = machine.context](int ulysses, int ring) {
         return open_cuda_check_ranks(ulysses, ring, context);
     };

@@ -117,7 +117,7 @@ Synopsis calibrate_synopsis() {
             .summary =
                 "Measures this machine, one JSON line for each finished probe, fits a calibration file to such "
                 "lines, executes a method's lean schedule beside its prediction, and checks that the schedules compute "
-                "attention.",
+                "attention and a training step.",
             .groups = {probes, fit_flags, compare_flags, run_group, check_group, result},
             .examples = {"headroom calibrate probes --dry-run", "headroom calibrate probes -o node7.jsonl",
                          "headroom calibrate fit node7.jsonl --base h200 -o node7.yaml",
