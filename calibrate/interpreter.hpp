@@ -13,7 +13,7 @@
 namespace headroom {
 
 /// What a schedule is run on.
-class ComputeDevice : public Arithmetic {
+class ComputeDevice : public virtual Arithmetic {
  public:
     virtual std::byte* allocate(const char* name, std::int64_t bytes, Place place) = 0;
     virtual void release(std::byte* address, Place place) = 0;

@@ -28,9 +28,7 @@ CheckMachine check_on_gpus(const std::vector<std::string>& words) {
     machine.model.head_dim = 64;
     machine.model.ffn = machine.model.vocabulary = 8;
     machine.context = 768;
-    machine.open = [context = machine.context](int ulysses, int ring) {
-        return open_cuda_check_ranks(ulysses, ring, context);
-    };
+    machine.open = open_cuda_check_ranks;
     machine.provenance = [words] { return with_command(open_cuda_device()->provenance(), words); };
     return machine;
 }
