@@ -14,7 +14,7 @@
 namespace headroom {
 
 /// What a schedule is run on.
-class ComputeDevice : public Arithmetic {
+class ComputeDevice : public virtual Arithmetic {
  public:
     /// On the device, memory of `stream`: what is freed there may be had again by its next tensor.
     virtual std::byte* allocate(const char* name, std::int64_t bytes, Place place, Stream stream) = 0;

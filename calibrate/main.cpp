@@ -34,9 +34,7 @@ CheckMachine check_on_gpus(const std::vector<std::string>& words) {
     machine.step_model.ffn = 384;
     machine.step_model.vocabulary = 512;
     machine.step_context = 512;
-    machine.open = [context = machine.context](int ulysses, int ring) {
-        return open_cuda_check_ranks(ulysses, ring, context);
-    };
+    machine.open = open_cuda_check_ranks;
     machine.provenance = [words] { return with_command(open_cuda_device()->provenance(), words); };
     return machine;
 }

@@ -15,6 +15,16 @@ constexpr const char* report_it = "this is a bug: please report it with the comm
 
 }  // namespace
 
+void StreamLaunch::compute(Arithmetic& on) const {
+    if (computations.empty()) {
+        throw Error("the launch does not say what it computes", "", report_it, ExitCode::failure);
+    }
+    const auto resolve = [this](const View& view) {
+        return static_cast<std::byte*>(tensors.at(view.tensor).address) + view.offset;
+    };
+    for (const Description& one : computations) perform(on, event, one.computation, resolve);
+}
+
 ScheduleRunner::ScheduleRunner(const Schedule& schedule, RunDevice& device)
     : schedule_(schedule), device_(device), tensors_(schedule.tensors), recorded_(schedule.syncs, 0) {
     memory_.segments.resize(schedule.segments.size());
@@ -43,6 +53,10 @@ void ScheduleRunner::clear() noexcept {
     tensors_ = TensorTable(schedule_.tensors);
     device_bytes_ = pinned_bytes_ = pageable_bytes_ = 0;
     kept_ = 0;
+}
+
+std::uint32_t ScheduleRunner::index_of(const Event& event) const {
+    return static_cast<std::uint32_t>(&event - schedule_.events.data());
 }
 
 std::string ScheduleRunner::place() const {
@@ -100,7 +114,7 @@ void ScheduleRunner::execute(const Event& event) {
         case EventKind::memory_bound:
         case EventKind::collective:
         case EventKind::copy:
-            return device_.launch({event, now_.phase, tensors_});
+            return device_.launch({event, now_.phase, tensors_, described(schedule_, index_of(event))});
         case EventKind::record:
             recorded_[event.id] = 1;
             return device_.record(event.stream, event.id);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Executes one rank's schedule in host program order: its allocations, launches, records and waits as they stand there,
 // on a device behind an interface. Two devices exist: CUDA (cuda/run_device.cpp) and the fake one of the tests.
+// A schedule that is really to be computed says of every launch what it computes.
 #pragma once
 
 #include <cstdint>
@@ -8,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "calibrate/arithmetic.hpp"
 #include "calibrate/live_tensors.hpp"
 #include "models/schedule.hpp"
 #include "models/units.hpp"
@@ -29,6 +31,10 @@ struct StreamLaunch {
     const Event& event;
     Phase phase;
     const TensorTable& tensors;
+    ComputationRange computations;  ///< none in a schedule that is not described
+
+    /// Does all of them on the tensors that are alive. Throws Error where there are none, or a tensor is not alive.
+    void compute(Arithmetic& on) const;
 };
 
 class RunDevice {
@@ -89,6 +95,7 @@ class ScheduleRunner {
     void execute(const Event& event);
     void allocate(const Event& event);
     void count(const LiveTensor& tensor, std::int64_t times);
+    std::uint32_t index_of(const Event& event) const;
     std::string place() const;
 
     const Schedule& schedule_;

@@ -1,74 +1,48 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a run executes for an event, and between which ranks.
+// What a run trains on, and between which ranks.
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <set>
 
 #include "calibrate/rank_groups.hpp"
-#include "calibrate/real_kernel.hpp"
+#include "calibrate/run/tokens.hpp"
 #include "simulator/topology.hpp"
 #include "tests/scenario.hpp"
 
 namespace headroom {
 
-namespace {
+TEST_CASE("the tokens of a run say which comes next, and are the same sequence however many ranks share it") {
+    const std::vector<std::int64_t> cycle = token_cycle(128256);
+    CHECK(cycle.size() == 1024);
+    CHECK(std::set(cycle.begin(), cycle.end()).size() == 1024);  // so the next one follows from each
+    CHECK(*std::max_element(cycle.begin(), cycle.end()) < 128256);
+    CHECK(token_cycle(8).size() == 8);
+    CHECK(token_cycle(1) == std::vector<std::int64_t>{0});
 
-Event memory_event(const char* name, MemoryKernel kernel, std::int64_t read, std::int64_t written,
-                   std::int32_t count = 1) {
-    Event event{};
-    event.kind = EventKind::memory_bound;
-    event.name = name;
-    event.memory_bound = {kernel, read, written, count};
-    return event;
-}
-
-}  // namespace
-
-TEST_CASE("a memory-bound event becomes the kernel of its name, over the bytes it counts") {
-    const MemoryLaunch up = real_kernel(memory_event("attention output to fp32", MemoryKernel::eager, 300, 300));
-    CHECK(up.kernel == RealKernel::cast_up);
-    CHECK(up.elements == 100);  // 2 read, 4 written
-    CHECK(real_kernel(memory_event("gradients from fp32", MemoryKernel::eager, 9, 9)).kernel == RealKernel::cast_down);
-    const MemoryLaunch merge = real_kernel(memory_event("merge partial attention", MemoryKernel::eager, 500, 500));
-    CHECK(merge.kernel == RealKernel::merge);
-    CHECK(merge.elements == 100);  // fp32 sum read and written, bf16 block read
-    CHECK(real_kernel(memory_event("copy in gradients", MemoryKernel::copy, 2, 4)).kernel == RealKernel::cast_up);
-    CHECK(real_kernel(memory_event("copy out block", MemoryKernel::copy, 4, 4)).kernel == RealKernel::copy);
-    const MemoryLaunch steps = real_kernel(memory_event("clip and AdamW", MemoryKernel::optimizer, 2400, 1600, 4));
-    CHECK(steps.kernel == RealKernel::move);
-    CHECK(steps.read == 600);
-    CHECK(steps.written == 400);
-    CHECK(real_kernel(memory_event("MLP activation", MemoryKernel::eager, 1, 1)).kernel == RealKernel::move);
-}
-
-TEST_CASE("every memory-bound event of the lean methods is executed with the bytes it counts") {
-    Schedule schedule;
-    for (const Method method : {Method::ulysses, Method::ring, Method::upipe, Method::fpdt}) {
-        Scenario scenario(method, 512 * kibi);
+    for (const Method method : {Method::ulysses, Method::usp, Method::fpdt}) {
+        Scenario scenario(method, 16 * kibi);
         scenario.settings.implementation = Implementation::lean;
-        build_training_step(scenario.workload(), schedule);
-        int seen = 0;
-        for (const Event& event : schedule.events) {
-            if (event.kind != EventKind::memory_bound || event.memory_bound.count == 0) continue;
-            CAPTURE(event.name);
-            const MemoryLaunch work = real_kernel(event);
-            const double wanted =
-                static_cast<double>(event.memory_bound.read + event.memory_bound.written) / event.memory_bound.count;
-            CHECK(static_cast<double>(bytes_moved(work)) == doctest::Approx(wanted).epsilon(0.001));
-            ++seen;
+        scenario.cluster.gpus_per_node = 4;
+        if (method == Method::usp) scenario.settings.ulysses = 2;
+        if (method == Method::fpdt) scenario.settings.chunk_tokens = Tokens{4 * kibi};
+        std::vector<int> seen(16 * kibi, 0);
+        for (int rank = 0; rank < 4; ++rank) {
+            Workload work = scenario.workload();
+            work.ring_rank = ring_rank(work.recipe, rank);
+            const std::vector<std::int64_t> positions = row_positions(work, rank);
+            const std::vector<std::int64_t> tokens = tokens_and_labels(work, rank);
+            REQUIRE(positions.size() == 4 * kibi);
+            REQUIRE(tokens.size() == 8 * kibi);
+            for (std::size_t row = 0; row < positions.size(); ++row) {
+                const auto position = static_cast<std::size_t>(positions[row]);
+                ++seen[position];
+                CHECK(tokens[row] == cycle[position % 1024]);
+                CHECK(tokens[positions.size() + row] == cycle[(position + 1) % 1024]);
+            }
         }
-        CHECK(seen > 20);
+        CHECK(std::all_of(seen.begin(), seen.end(), [](int times) { return times == 1; }));
     }
-}
-
-TEST_CASE("products know their place in a linear layer by name") {
-    Event event{};
-    event.name = "MLP in, weight gradient";
-    CHECK(product_role(event) == ProductRole::weight_gradient);
-    event.name = "output projection, input gradient";
-    CHECK(product_role(event) == ProductRole::input_gradient);
-    event.name = "head";
-    CHECK(product_role(event) == ProductRole::forward);
 }
 
 TEST_CASE("groups are ring-major: Ulysses neighbours side by side, ring neighbours one degree apart") {

@@ -75,6 +75,7 @@ class FakeFleet : public RunFleet {
             measured.ranks.push_back(mine);
         }
         measured.seconds = measured.ranks[1].seconds;
+        if (!plan.one.blocks_only) measured.losses = {11.76, 10.5, 9.125};
         return measured;
     }
 };
@@ -196,7 +197,28 @@ TEST_CASE("a record holds prediction, measurement, signed errors and the worst r
     }
     CHECK(exchange);
     CHECK(record["workspaces"][0]["wanted_bytes"] == 300);
+    CHECK(record["loss"] == Json{11.76, 10.5, 9.125});
+    CHECK(contains(parts_text(record), "  loss 11.76 to 9.12 over 3 steps\n"));
     for (const Json& segment : record["segments"]) CHECK(segment["error"] == 0);
+}
+
+TEST_CASE("a run without the loss has none in its record, and what has no description is no case") {
+    FakeFleet fleet;
+    RunOptions options = options_for({"ulysses"}, {"64K"});
+    options.blocks_only = true;
+    const Session session = run_with(fleet, options);
+    CHECK(session.code == ExitCode::ok);
+    CHECK_FALSE(session.lines[1].contains("loss"));
+    CHECK_FALSE(contains(parts_text(session.lines[1]), "loss"));
+
+    options = options_for({"ulysses", "native"}, {"64K"});
+    const std::vector<RunCase> cases = plan_cases(options);
+    CHECK(cases[0].invalid.empty());
+    CHECK_FALSE(cases[1].invalid.empty());
+    for (const RankPlan& rank : predict_case(cases[0], load_calibration("h200")).ranks) {
+        CHECK_FALSE(rank.schedule.descriptions.empty());
+        CHECK(rank.work.ring_rank == 0);
+    }
 }
 
 TEST_CASE("predicted segments add up to the step") {

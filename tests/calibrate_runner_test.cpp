@@ -5,6 +5,7 @@
 #include "calibrate/blocks_only.hpp"
 #include "calibrate/runner.hpp"
 #include "tests/fake_run_device.hpp"
+#include "tests/named_arithmetic.hpp"
 #include "tests/run_headroom.hpp"
 #include "tests/scenario.hpp"
 
@@ -60,6 +61,21 @@ Error error_of(ScheduleRunner& runner) {
     FAIL("nothing was thrown");
     return Error("");
 }
+
+/// Says what it would compute, with addresses as distances from the tensor's beginning.
+class ComputingRunDevice : public FakeRunDevice, private NamedArithmetic {
+ public:
+    std::vector<std::string> computed;
+    void launch(const StreamLaunch& launch) override { launch.compute(*this); }
+
+ private:
+    void note(const char* name, const Addresses& at, std::size_t views) override {
+        std::string line = name;
+        for (std::size_t i = 0; i < views; ++i)
+            line += fmt::format(" {}", reinterpret_cast<std::uintptr_t>(at[i]) % 4096);
+        computed.push_back(line);
+    }
+};
 
 /// A state, then two repetitions that call a routine and loop.
 Schedule small_schedule() {
@@ -209,6 +225,37 @@ TEST_CASE("a launch that fails is named with its place, and everything is freed"
     CHECK(device.settled > 0);
 }
 
+TEST_CASE("a launch computes what its descriptions say, on the tensors that are alive") {
+    Schedule schedule;
+    Builder to(schedule);
+    to.describe();
+    to.segment("step", Phase::forward);
+    const TensorId a = to.allocate("a", Group::mlp, Bytes{64});
+    const TensorId b = to.allocate("b", Group::mlp, Bytes{64});
+    to.memory_bound("sums", MemoryKernel::eager, Bytes{8}, Bytes{8}, 2);
+    to.computes(Sum{View(a) + 16, b, b, 8});
+    to.computes(AddTo{b, a, 4});
+    to.release(a, b);
+    to.finish();
+    ComputingRunDevice device;
+    ScheduleRunner runner(schedule, device);
+    runner.step();
+    CHECK(device.computed == std::vector<std::string>{"Sum 16 0 0", "AddTo 0 0"});
+
+    Schedule silent = schedule;
+    silent.descriptions.clear();
+    ScheduleRunner second(silent, device);
+    const Error error = error_of(second);
+    CHECK(std::string(error.what()) == "the launch does not say what it computes");
+    CHECK(error.where() == "'sums' in step, forward");
+
+    Schedule dead = schedule;
+    dead.descriptions.back().computation = AddTo{dead.tensors + 1, a, 4};
+    ScheduleRunner third(dead, device);
+    CHECK(contains(error_of(third).what(), "not alive"));
+    CHECK(device.addresses.empty());
+}
+
 TEST_CASE("misuse in a schedule is an error, not a crash") {
     const auto run = [](auto write) {
         Schedule schedule;
@@ -255,6 +302,38 @@ TEST_CASE("a tensor of no bytes asks the device for nothing") {
     runner.set_up();
     runner.step();
     CHECK(device.log == std::vector<std::string>{"segment 0.0", "allocate a 8", "release a 8"});
+}
+
+TEST_CASE("blocks alone still say what they compute, and are given numbers where the rest of the step is cut off") {
+    Scenario scenario(Method::ulysses, 256 * kibi);
+    scenario.cluster.gpus_per_node = 4;
+    scenario.model.layers = 3;
+    scenario.settings.implementation = Implementation::lean;
+    scenario.settings.attention_kernel = AttentionKernel::cudnn;
+    scenario.settings.sharding_strategy = ShardingStrategy::fsdp;
+    const Workload work = scenario.workload();
+    Schedule schedule;
+    const StepTensors tensors = build_described_step(work, schedule);
+    const Schedule blocks = blocks_only(schedule, tensors.parameters);
+    std::size_t launches = 0;
+    std::map<TensorId, std::int64_t> given;
+    for (std::uint32_t i = 0; i < blocks.events.size(); ++i) {
+        const Event& event = blocks.events[i];
+        if (event.kind < EventKind::gemm || event.kind > EventKind::copy) continue;
+        ++launches;
+        CAPTURE(event.name);
+        CHECK_FALSE(described(blocks, i).empty());
+        if (std::string(event.name) != "numbers for the blocks") continue;
+        for (const Description& one : described(blocks, i)) {
+            const auto& convert = std::get<Convert>(one.computation);
+            CHECK(convert.from.tensor == tensors.parameters);
+            CHECK(convert.to.offset == 2 * given[convert.to.tensor]);
+            given[convert.to.tensor] += convert.elements;
+        }
+    }
+    CHECK(launches > 100);
+    CHECK(given.size() == 2);  // the input of the first block, the gradient of the last one's output
+    for (const auto& [tensor, elements] : given) CHECK(2 * elements == work.hidden.value);
 }
 
 TEST_CASE("blocks alone keep every launch of a block and none around it") {

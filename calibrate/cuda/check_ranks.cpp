@@ -3,84 +3,26 @@
 
 #include <fmt/format.h>
 
-#include <chrono>
-#include <thread>
-
 #include "calibrate/cuda/check_device.hpp"
-#include "calibrate/cuda/collective.hpp"
 #include "calibrate/cuda/errors.hpp"
+#include "calibrate/cuda/nccl_transport.hpp"
+#include "calibrate/cuda/schedule_kernels.hpp"
 #include "calibrate/meeting.hpp"
 #include "models/error.hpp"
 
 namespace headroom {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
 struct Degrees {
     int ulysses, ring;
     int size() const { return ulysses * ring; }
     int first_of_group(int rank) const { return rank / ulysses * ulysses; }
-    int next(int rank) const { return (rank + ulysses) % size(); }
     int before(int rank) const { return (rank + size() - ulysses) % size(); }
-};
-
-std::size_t size(std::int64_t bytes) { return static_cast<std::size_t>(bytes); }
-
-/// Every rank on a GPU of its own.
-class NcclTransport : public RankTransport {
- public:
-    NcclTransport(const Degrees& degrees, int rank, ncclComm_t comm) : degrees_(degrees), rank_(rank), comm_(comm) {}
-
-    void exchange(cudaStream_t stream, const ByteMove& move) override {
-        const std::int64_t block = move.bytes / degrees_.ulysses;
-        check_nccl(ncclGroupStart(), "ncclGroupStart", rank_);
-        for (int i = 0; i < degrees_.ulysses; ++i) {
-            const int peer = degrees_.first_of_group(rank_) + i;
-            send(move.from + i * block, block, peer, stream);
-            receive(move.to + i * block, block, peer, stream);
-        }
-        check_nccl(ncclGroupEnd(), "ncclGroupEnd", rank_);
-    }
-    void pass_on(cudaStream_t stream, std::span<const ByteMove> moves) override {
-        check_nccl(ncclGroupStart(), "ncclGroupStart", rank_);
-        for (const ByteMove& move : moves) {
-            send(move.from, move.bytes, degrees_.next(rank_), stream);
-            receive(move.to, move.bytes, degrees_.before(rank_), stream);
-        }
-        check_nccl(ncclGroupEnd(), "ncclGroupEnd", rank_);
-    }
-    void wait(cudaStream_t stream) override {
-        constexpr double most = 60;
-        const auto begin = Clock::now();
-        for (cudaError_t state; (state = cudaStreamQuery(stream)) != cudaSuccess;) {
-            if (state != cudaErrorNotReady) check_cuda(state, fmt::format("rank {}: cudaStreamQuery", rank_));
-            ncclResult_t failure = ncclSuccess;
-            check_nccl(ncclCommGetAsyncError(comm_, &failure), "ncclCommGetAsyncError", rank_);
-            check_nccl(failure, "a collective", rank_);
-            if (std::chrono::duration<double>(Clock::now() - begin).count() < most) continue;
-            throw Error(fmt::format("rank {} waited {:.0f} s for its peers", rank_, most), "calibrate check",
-                        "NCCL_DEBUG=WARN and the kernel log (dmesg, Xid lines) may say more", ExitCode::failure);
-        }
-    }
-
- private:
-    void send(const std::byte* from, std::int64_t bytes, int peer, cudaStream_t stream) {
-        check_nccl(ncclSend(from, size(bytes), ncclChar, peer, comm_, stream), "ncclSend", rank_);
-    }
-    void receive(std::byte* to, std::int64_t bytes, int peer, cudaStream_t stream) {
-        check_nccl(ncclRecv(to, size(bytes), ncclChar, peer, comm_, stream), "ncclRecv", rank_);
-    }
-
-    Degrees degrees_;
-    int rank_;
-    ncclComm_t comm_;
 };
 
 class NcclRanks : public CheckRanks {
  public:
-    NcclRanks(const Degrees& degrees, std::int64_t context)
-        : degrees_(degrees), context_(context), comms_(static_cast<std::size_t>(degrees.size())) {
+    explicit NcclRanks(const Degrees& degrees) : degrees_(degrees), comms_(static_cast<std::size_t>(degrees.size())) {
         ncclUniqueId id;
         check_nccl(ncclGetUniqueId(&id), "ncclGetUniqueId", 0);
         check_nccl(ncclGroupStart(), "ncclGroupStart", 0);
@@ -95,12 +37,9 @@ class NcclRanks : public CheckRanks {
     NcclRanks(const NcclRanks&) = delete;
     NcclRanks& operator=(const NcclRanks&) = delete;
 
-    std::unique_ptr<ComputeDevice> device(int rank, const Workload& work,
-                                          std::vector<std::int64_t> positions) override {
+    std::unique_ptr<ComputeDevice> device(int rank) override {
         check_cuda(cudaSetDevice(rank), "cudaSetDevice");
-        return std::make_unique<CheckDevice>(
-            std::make_unique<NcclTransport>(degrees_, rank, comms_[static_cast<std::size_t>(rank)]),
-            std::move(positions), context_, static_cast<int>(work.model.head_dim));
+        return std::make_unique<CheckDevice>(std::make_unique<NcclTransport>(groups_of(rank), rank));
     }
     void give_up() override {
         for (ncclComm_t& comm : comms_) {
@@ -111,49 +50,76 @@ class NcclRanks : public CheckRanks {
     std::string place() const override { return fmt::format("{} GPUs", degrees_.size()); }
 
  private:
+    NcclTransport::Groups groups_of(int rank) const {
+        ncclComm_t comm = comms_[static_cast<std::size_t>(rank)];
+        CommMembers ulysses{comm, {}, rank % degrees_.ulysses}, ring{comm, {}, rank / degrees_.ulysses};
+        for (int i = 0; i < degrees_.ulysses; ++i) ulysses.peers.push_back(degrees_.first_of_group(rank) + i);
+        for (int i = 0; i < degrees_.ring; ++i) ring.peers.push_back(rank % degrees_.ulysses + i * degrees_.ulysses);
+        return {std::move(ulysses), std::move(ring), whole_group({comm, rank, degrees_.size()})};
+    }
+
     Degrees degrees_;
-    std::int64_t context_;
     std::vector<ncclComm_t> comms_;
 };
 
 /// All ranks on the current GPU: what one offers, the others copy.
 struct Board {
-    Board(const Degrees& of) : degrees(of), meeting(of.size()), offered(static_cast<std::size_t>(of.size())) {}
+    explicit Board(const Degrees& of) : degrees(of), meeting(of.size()), offered(static_cast<std::size_t>(of.size())) {}
     Degrees degrees;
     Meeting meeting;
-    std::vector<std::vector<ByteMove>> offered;
+    std::vector<std::vector<PlacedMove>> offered;
 };
 
 class SharedTransport : public RankTransport {
  public:
     SharedTransport(Board& board, int rank) : board_(board), rank_(rank) {}
 
-    void exchange(cudaStream_t stream, const ByteMove& move) override {
+    void exchange(cudaStream_t stream, const PlacedMove& move) override {
         const Degrees& degrees = board_.degrees;
         const std::int64_t block = move.bytes / degrees.ulysses;
         const int mine = rank_ % degrees.ulysses;
         share(stream, {&move, 1}, [&] {
             for (int i = 0; i < degrees.ulysses; ++i) {
-                const ByteMove& sent = of(degrees.first_of_group(rank_) + i).front();
+                const PlacedMove& sent = of(degrees.first_of_group(rank_) + i).front();
                 copy(stream, move.to + i * block, sent.from + mine * block, block);
             }
         });
     }
-    void pass_on(cudaStream_t stream, std::span<const ByteMove> moves) override {
+    void pass_on(cudaStream_t stream, std::span<const PlacedMove> moves) override {
         share(stream, moves, [&] {
-            const std::vector<ByteMove>& sent = of(board_.degrees.before(rank_));
+            const std::vector<PlacedMove>& sent = of(board_.degrees.before(rank_));
             for (std::size_t i = 0; i < moves.size(); ++i) copy(stream, moves[i].to, sent[i].from, moves[i].bytes);
         });
     }
+    void gather(cudaStream_t stream, std::byte* whole, std::int64_t bytes) override {
+        const PlacedMove mine{whole, nullptr, bytes};
+        share(stream, {&mine, 1}, [&] {
+            for (int rank = 0; rank < board_.degrees.size(); ++rank) {
+                if (rank == rank_) continue;
+                copy(stream, whole + rank * bytes, of(rank).front().from + rank * bytes, bytes);
+            }
+        });
+    }
+    void reduce_scatter(cudaStream_t stream, const float* whole, float* shard, std::int64_t elements) override {
+        const PlacedMove mine{reinterpret_cast<const std::byte*>(whole), nullptr, 0};
+        share(stream, {&mine, 1}, [&] {
+            for (int rank = 0; rank < board_.degrees.size(); ++rank) {
+                const float* term = reinterpret_cast<const float*>(of(rank).front().from) + rank_ * elements;
+                add_floats(stream, rank == 0 ? nullptr : shard, term, shard, elements);
+            }
+        });
+    }
+    int place() const override { return rank_; }
     void wait(cudaStream_t stream) override { check_cuda(cudaStreamSynchronize(stream), "cudaStreamSynchronize"); }
 
  private:
-    std::vector<ByteMove>& of(int rank) { return board_.offered[static_cast<std::size_t>(rank)]; }
+    std::vector<PlacedMove>& of(int rank) { return board_.offered[static_cast<std::size_t>(rank)]; }
     static void copy(cudaStream_t stream, std::byte* to, const std::byte* from, std::int64_t bytes) {
-        check_cuda(cudaMemcpyAsync(to, from, size(bytes), cudaMemcpyDeviceToDevice, stream), "cudaMemcpyAsync");
+        check_cuda(cudaMemcpyAsync(to, from, static_cast<std::size_t>(bytes), cudaMemcpyDeviceToDevice, stream),
+                   "cudaMemcpyAsync");
     }
     template <class Copies>
-    void share(cudaStream_t stream, std::span<const ByteMove> moves, Copies copies) {
+    void share(cudaStream_t stream, std::span<const PlacedMove> moves, Copies copies) {
         wait(stream);
         of(rank_).assign(moves.begin(), moves.end());
         board_.meeting.wait();
@@ -168,19 +134,16 @@ class SharedTransport : public RankTransport {
 
 class SharedRanks : public CheckRanks {
  public:
-    SharedRanks(const Degrees& degrees, std::int64_t context) : board_(degrees), context_(context) {}
-    std::unique_ptr<ComputeDevice> device(int rank, const Workload& work,
-                                          std::vector<std::int64_t> positions) override {
+    explicit SharedRanks(const Degrees& degrees) : board_(degrees) {}
+    std::unique_ptr<ComputeDevice> device(int rank) override {
         check_cuda(cudaSetDevice(0), "cudaSetDevice");
-        return std::make_unique<CheckDevice>(std::make_unique<SharedTransport>(board_, rank), std::move(positions),
-                                             context_, static_cast<int>(work.model.head_dim));
+        return std::make_unique<CheckDevice>(std::make_unique<SharedTransport>(board_, rank));
     }
     void give_up() override { board_.meeting.give_up(); }
     std::string place() const override { return "one GPU"; }
 
  private:
     Board board_;
-    std::int64_t context_;
 };
 
 }  // namespace
@@ -191,10 +154,10 @@ int visible_gpus() {
     return count;
 }
 
-std::unique_ptr<CheckRanks> open_cuda_check_ranks(int ulysses, int ring, std::int64_t context) {
+std::unique_ptr<CheckRanks> open_cuda_check_ranks(int ulysses, int ring) {
     const Degrees degrees{ulysses, ring};
-    if (degrees.size() > 1 && degrees.size() <= visible_gpus()) return std::make_unique<NcclRanks>(degrees, context);
-    return std::make_unique<SharedRanks>(degrees, context);
+    if (degrees.size() > 1 && degrees.size() <= visible_gpus()) return std::make_unique<NcclRanks>(degrees);
+    return std::make_unique<SharedRanks>(degrees);
 }
 
 }  // namespace headroom

@@ -7,7 +7,7 @@
 namespace headroom {
 
 /// Ranks on GPUs of their own through NCCL where there are as many, otherwise all of them on the first one.
-std::unique_ptr<CheckRanks> open_cuda_check_ranks(int ulysses, int ring, std::int64_t context);
+std::unique_ptr<CheckRanks> open_cuda_check_ranks(int ulysses, int ring);
 int visible_gpus();
 
 }  // namespace headroom

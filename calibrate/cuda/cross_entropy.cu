@@ -48,7 +48,7 @@ constexpr float lowest = -1e30F;
 /// for itself, so no barrier stands between.
 template <int blocks, int threads, int packs, int blocks_each>
 __global__ void __launch_bounds__(threads, blocks_each)
-    row_in_cluster_kernel(bf16* logits, const int* labels, float* loss, Shape shape, float weight) {
+    row_in_cluster_kernel(bf16* logits, const std::int64_t* labels, float* loss, Shape shape, float weight) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
     extern __shared__ Raw next[];  // [packs][threads]
     __shared__ Mass of_warps[2][threads / 32], of_blocks[2][blocks];
@@ -103,7 +103,7 @@ __global__ void __launch_bounds__(threads, blocks_each)
         for (int i = 1; i < blocks; ++i) mass = join(mass, of_blocks[turn][i]);
 
         bf16* row = logits + r * shape.columns;
-        const int label = labels[r];
+        const auto label = static_cast<int>(labels[r]);
         const float share = weight / mass.sum, total_shift = mass.top * log2_e;
 #pragma unroll
         for (int p = 0; p < packs; ++p) {
@@ -135,10 +135,10 @@ constexpr int wide_threads = 1024;
 constexpr int keep_alone_bytes = 120 * 1024;
 
 __global__ void __launch_bounds__(wide_threads)
-    row_read_twice_kernel(bf16* logits, const int* labels, float* loss, Shape shape, float weight) {
+    row_read_twice_kernel(bf16* logits, const std::int64_t* labels, float* loss, Shape shape, float weight) {
     __shared__ Mass of_warps[wide_threads / 32];
     bf16* row = logits + static_cast<std::int64_t>(blockIdx.x) * shape.columns;
-    const int label = labels[blockIdx.x];
+    const std::int64_t label = labels[blockIdx.x];
     const float label_logit = __bfloat162float(row[label]);
     Mass mass{lowest, 0};
     for (std::int64_t i = threadIdx.x * lanes; i < shape.columns; i += wide_threads * lanes) {
@@ -175,7 +175,8 @@ bool has_clusters() {
 }
 
 template <int blocks, int threads, int packs, int blocks_each>
-void launch_in_clusters(cudaStream_t stream, bf16* logits, const int* labels, float* loss, Shape shape, float weight) {
+void launch_in_clusters(cudaStream_t stream, bf16* logits, const std::int64_t* labels, float* loss, Shape shape,
+                        float weight) {
     const auto kernel = row_in_cluster_kernel<blocks, threads, packs, blocks_each>;
     cudaLaunchAttribute cluster = {};
     cluster.id = cudaLaunchAttributeClusterDimension;
@@ -198,7 +199,8 @@ void launch_in_clusters(cudaStream_t stream, bf16* logits, const int* labels, fl
 
 }  // namespace
 
-void cross_entropy(cudaStream_t stream, bf16* logits, const int* labels, float* loss, Shape shape, float weight) {
+void cross_entropy(cudaStream_t stream, bf16* logits, const std::int64_t* labels, float* loss, Shape shape,
+                   float weight) {
     constexpr int blocks = 8, threads = 256;
     constexpr std::int64_t columns = std::int64_t{blocks} * threads * lanes;  // of one pack a thread
     const bool clusters = has_clusters();

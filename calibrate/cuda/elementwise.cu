@@ -5,35 +5,6 @@
 namespace headroom {
 namespace {
 
-__device__ std::uint64_t mix(std::uint64_t x) {  // splitmix64
-    x += 0x9e3779b97f4a7c15;
-    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
-    x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
-    return x ^ (x >> 31);
-}
-
-template <class Element>
-__global__ void normal_kernel(Element* data, std::int64_t elements, std::uint64_t seed) {
-    const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
-    if (i >= elements) return;
-    const std::uint64_t bits = mix(seed * 0x9e3779b97f4a7c15 + static_cast<std::uint64_t>(i));
-    const float u = (static_cast<float>(bits >> 40) + 1.0F) * 0x1p-24F;
-    const float v = static_cast<float>(bits & 0xffffff) * 0x1p-24F;
-    data[i] = static_cast<Element>(sqrtf(-2 * logf(u)) * cospif(2 * v));  // Box-Muller
-}
-
-template <class Element>
-void fill(cudaStream_t stream, Element* data, std::int64_t elements, std::uint64_t seed) {
-    const auto blocks = static_cast<unsigned>((elements + block_threads - 1) / block_threads);
-    normal_kernel<<<blocks, block_threads, 0, stream>>>(data, elements, seed);
-    launched("fill_normal");
-}
-
-__global__ void places_kernel(float* data, std::int64_t elements, int base) {
-    const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
-    if (i < elements) data[i] = static_cast<float>(base + i % 997);
-}
-
 __global__ void add_kernel(const bf16* a, const bf16* b, bf16* out, std::int64_t elements) {
     const std::int64_t i = first_element();
     if (i >= elements) return;
@@ -149,40 +120,7 @@ __global__ void swap_kernel(const bf16* in, bf16* out, std::int64_t outer, std::
     *reinterpret_cast<Pack*>(out + i) = *reinterpret_cast<const Pack*>(in + (b * inner + a) * row + place);
 }
 
-__global__ void merge_kernel(float* sum, const float* exponent, const bf16* block, const float* block_exponent,
-                             std::int64_t elements, int head_dim) {
-    const std::int64_t i = first_element();
-    if (i >= elements) return;
-    const float old_exponent = exponent[i / head_dim], new_exponent = block_exponent[i / head_dim];
-    // Weights exp(x) / (exp(old) + exp(new)), without overflow.
-    const float new_share = sigmoid(new_exponent - old_exponent);
-    Floats x = load(sum + i);
-    const Floats y = load(block + i);
-#pragma unroll
-    for (int k = 0; k < lanes; ++k) x.value[k] += new_share * (y.value[k] - x.value[k]);
-    store(sum + i, x);
-}
-
-__global__ void merge_exponents_kernel(float* exponent, const float* block_exponent, std::int64_t elements) {
-    const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * block_threads + threadIdx.x;
-    if (i >= elements) return;
-    const float a = exponent[i], b = block_exponent[i];
-    exponent[i] = fmaxf(a, b) + log1pf(__expf(-fabsf(a - b)));
-}
-
 }  // namespace
-
-void fill_normal(cudaStream_t stream, bf16* data, std::int64_t elements, std::uint64_t seed) {
-    fill(stream, data, elements, seed);
-}
-void fill_places(cudaStream_t stream, float* data, std::int64_t elements, int base) {
-    places_kernel<<<static_cast<unsigned>((elements + block_threads - 1) / block_threads), block_threads, 0, stream>>>(
-        data, elements, base);
-    launched("fill_places");
-}
-void fill_normal(cudaStream_t stream, float* data, std::int64_t elements, std::uint64_t seed) {
-    fill(stream, data, elements, seed);
-}
 
 void add(cudaStream_t stream, const bf16* a, const bf16* b, bf16* out, std::int64_t elements) {
     add_kernel<<<blocks_for(elements), block_threads, 0, stream>>>(a, b, out, elements);
@@ -234,18 +172,6 @@ void swiglu_backward(cudaStream_t stream, const bf16* gate, const bf16* up, cons
     swiglu_backward_kernel<<<blocks_for(elements), block_threads, 0, stream>>>(gate, up, gradient, gate_gradient,
                                                                                up_gradient, elements);
     launched("swiglu_backward");
-}
-
-void merge(cudaStream_t stream, float* sum, float* exponent, const bf16* block, const float* block_exponent,
-           Shape shape, int head_dim) {
-    const std::int64_t elements = shape.elements();
-    merge_kernel<<<blocks_for(elements), block_threads, 0, stream>>>(sum, exponent, block, block_exponent, elements,
-                                                                     head_dim);
-    launched("merge");
-    const std::int64_t exponents = elements / head_dim;
-    const auto blocks = static_cast<unsigned>((exponents + block_threads - 1) / block_threads);
-    merge_exponents_kernel<<<blocks, block_threads, 0, stream>>>(exponent, block_exponent, exponents);
-    launched("merge_exponents");
 }
 
 }  // namespace headroom

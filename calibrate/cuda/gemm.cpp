@@ -3,7 +3,7 @@
 
 #include <fmt/format.h>
 
-#include "calibrate/cuda/gemm_plan.hpp"
+#include "calibrate/cuda/product.hpp"
 #include "calibrate/cuda/samples.hpp"
 #include "calibrate/cuda/stream_measurement.hpp"
 
@@ -16,13 +16,14 @@ class GemmMeasurement : public StreamMeasurement {
     explicit GemmMeasurement(const GemmProbe& probe)
         : StreamMeasurement(1),
           probe_(probe),
+          product_{
+              probe.m, probe.n, probe.k, 1, {{}, probe.k, 0, false}, {{}, probe.k, 0, true}, {{}, probe.n, 0, false}},
           x_(2 * probe.m * probe.k),
           w_(2 * probe.n * probe.k),
-          y_(2 * probe.m * probe.n),
-          workspace_(gemm_workspace_bytes),
-          plan_(handle_.get(), probe.m, probe.n, probe.k, ProductRole::forward) {
+          y_(2 * probe.m * probe.n) {
         fill_normal(stream(), x_.as<bf16>(), probe.m * probe.k, 1);
         fill_normal(stream(), w_.as<bf16>(), probe.n * probe.k, 2);
+        enqueue(stream());  // plan and workspace exist from here on
         synchronize();
     }
     Check verify() override {
@@ -46,13 +47,13 @@ class GemmMeasurement : public StreamMeasurement {
     }
 
  protected:
-    void enqueue(cudaStream_t stream) override { plan_.run(stream, x_.as(), w_.as(), y_.as(), workspace_.as()); }
+    void enqueue(cudaStream_t stream) override { products_.run(stream, product_, x_.as(), w_.as(), y_.as()); }
 
  private:
     GemmProbe probe_;
-    DeviceBuffer x_, w_, y_, workspace_;
-    BlasHandle handle_;
-    GemmPlan plan_;  // the library's own first choice, as frameworks take it
+    Product product_;
+    DeviceBuffer x_, w_, y_;
+    Products products_;
 };
 
 }  // namespace

@@ -7,6 +7,7 @@
 
 #include "calibrate/cuda/errors.hpp"
 #include "calibrate/cuda/samples.hpp"
+#include "calibrate/cuda/schedule_kernels.hpp"
 #include "calibrate/cuda/stream_measurement.hpp"
 
 namespace headroom {
@@ -19,7 +20,6 @@ constexpr double bf16_limit = 8e-3;                 // two roundings to bf16, re
 constexpr std::int64_t checked_rows[]{0, 1, 4097};  // and the last one
 
 std::int64_t bf16_bytes(std::int64_t elements) { return 2 * elements; }
-std::int64_t fp32_bytes(std::int64_t elements) { return 4 * elements; }
 
 /// Tensors a probe may use: three in bf16 and two in fp32, of [rows, columns], made when first asked for.
 class Tensors {
@@ -54,14 +54,14 @@ class KernelMeasurement : public StreamMeasurement {
         : StreamMeasurement(launches), kernel_(probe.kernel), shape_{probe.rows, probe.columns}, t_(stream(), shape_) {
         if (needs_table()) make_table();
         if (kernel_ == DeviceKernel::norm_backward) {
-            partial_ = DeviceBuffer(fp32_bytes(norm_backward_blocks * shape_.columns));
-            weight_gradient_ = DeviceBuffer(fp32_bytes(shape_.columns));
+            partial_ = DeviceBuffer(norm_backward_scratch_bytes(shape_.columns));
+            weight_gradient_ = DeviceBuffer(bf16_bytes(shape_.columns));
         }
         if (kernel_ == DeviceKernel::norm_forward || kernel_ == DeviceKernel::norm_backward) {
             weight_ = DeviceBuffer(bf16_bytes(shape_.columns));
             fill_normal(stream(), weight_.as<bf16>(), shape_.columns, 99);
         }
-        if (kernel_ == DeviceKernel::norm_backward) {  // leaves 1/rms for backward
+        if (kernel_ == DeviceKernel::norm_backward) {  // 1/rms, for the reference alone
             norm_forward(stream(), t_.half(0), weight_.as<bf16>(), t_.half(1), t_.small(0), shape_);
         }
         if (kernel_ == DeviceKernel::cross_entropy) make_labels();
@@ -120,8 +120,8 @@ class KernelMeasurement : public StreamMeasurement {
                 norm_forward(stream, t_.half(0), weight_.as<bf16>(), t_.half(1), t_.small(0), shape_);
                 break;
             case DeviceKernel::norm_backward:
-                norm_backward(stream, t_.half(0), weight_.as<bf16>(), t_.small(0), t_.half(1), t_.half(2),
-                              partial_.as<float>(), weight_gradient_.as<float>(), shape_);
+                norm_backward(stream, t_.half(0), weight_.as<bf16>(), t_.half(1), t_.half(2), partial_.as<float>(),
+                              weight_gradient_.as<bf16>(), shape_);
                 break;
             case DeviceKernel::swiglu_forward:
                 swiglu_forward(stream, t_.half(0), t_.half(1), t_.half(2), elements);
@@ -130,10 +130,10 @@ class KernelMeasurement : public StreamMeasurement {
                 swiglu_backward(stream, t_.half(0), t_.half(1), t_.half(2), t_.half(3), t_.half(4), elements);
                 break;
             case DeviceKernel::merge:
-                merge(stream, t_.full(0), t_.small(0), t_.half(0), t_.small(1), shape_, head_dim);
+                merge_rows(stream, merge_of_all(), t_.full(0), t_.small(0), t_.half(0), t_.small(1));
                 break;
             case DeviceKernel::cross_entropy:
-                cross_entropy(stream, t_.half(0), labels_.as<int>(), t_.small(0), shape_, 1.0F);
+                cross_entropy(stream, t_.half(0), labels_.as<std::int64_t>(), t_.small(0), shape_, 1.0F);
                 break;
         }
     }
@@ -149,6 +149,14 @@ class KernelMeasurement : public StreamMeasurement {
     std::int64_t inner() const {
         if (kernel_ == DeviceKernel::head_unpack) return shape_.rows;
         return kernel_ == DeviceKernel::head_pack ? exchange_ranks : shape_.columns / head_dim;
+    }
+
+    Merge merge_of_all() const {
+        Merge merge{};
+        merge.rows = merge.total_rows = shape_.rows;
+        merge.heads = static_cast<std::int32_t>(shape_.columns / head_dim);
+        merge.head_dim = head_dim;
+        return merge;
     }
 
     void make_table() {
@@ -173,13 +181,12 @@ class KernelMeasurement : public StreamMeasurement {
     }
 
     void make_labels() {
-        std::vector<int> labels(static_cast<std::size_t>(shape_.rows));
+        std::vector<std::int64_t> labels(static_cast<std::size_t>(shape_.rows));
         for (std::size_t i = 0; i < labels.size(); ++i) {
-            labels[i] = static_cast<int>(i * 7919 % static_cast<std::size_t>(shape_.columns));
+            labels[i] = static_cast<std::int64_t>(i) * 7919 % shape_.columns;
         }
-        labels_ = DeviceBuffer(static_cast<std::int64_t>(labels.size() * sizeof(int)));
-        check_cuda(cudaMemcpy(labels_.as(), labels.data(), labels.size() * sizeof(int), cudaMemcpyHostToDevice),
-                   "cudaMemcpy");
+        labels_ = DeviceBuffer(8 * shape_.rows);
+        check_cuda(cudaMemcpy(labels_.as(), labels.data(), labels.size() * 8, cudaMemcpyHostToDevice), "cudaMemcpy");
     }
 
     Values half_row(std::size_t i, std::int64_t row) {
@@ -189,8 +196,11 @@ class KernelMeasurement : public StreamMeasurement {
         return download(t_.full(i) + row * shape_.columns, shape_.columns);
     }
     Values exponents(std::size_t i, std::int64_t row) {
-        const std::int64_t heads = shape_.columns / head_dim;
-        return download(t_.small(i) + row * heads, heads);
+        Values values;
+        for (std::int64_t head = 0; head < shape_.columns / head_dim; ++head) {
+            values.push_back(download(t_.small(i) + head * shape_.rows + row, 1).front());
+        }
+        return values;
     }
 
     Values turned(const Values& in, std::int64_t row) const {
@@ -362,7 +372,7 @@ class KernelMeasurement : public StreamMeasurement {
             for (std::size_t i = 0; i < rows * width; ++i) {
                 expected[i % width] += value(g[i]) * value(x[i]) * scale[i / width];
             }
-            second_.add(download(weight_gradient_.as<float>() + column, static_cast<std::int64_t>(width)), expected);
+            second_.add(download(weight_gradient_.as<bf16>() + column, static_cast<std::int64_t>(width)), expected);
         }
     }
 

@@ -40,24 +40,23 @@ void rotary(cudaStream_t stream, bf16* data, const float2* table, Shape shape, i
 void swap_axes(cudaStream_t stream, const bf16* in, bf16* out, std::int64_t outer, std::int64_t inner,
                std::int64_t row);
 
-/// RMSNorm; `scale` (fp32 [rows]) is 1/rms and goes to backward.
+/// Added to the mean square of a row.
+inline constexpr float norm_kernel_epsilon = 1e-5F;
+/// RMSNorm. `scale` (fp32 [rows]) takes 1/rms, or is null.
 void norm_forward(cudaStream_t stream, const bf16* in, const bf16* weight, bf16* out, float* scale, Shape shape);
-/// `partial` is fp32 [norm_backward_blocks, columns], scratch for the weight gradient (fp32 [columns]).
-inline constexpr int norm_backward_blocks = 528;
-void norm_backward(cudaStream_t stream, const bf16* in, const bf16* weight, const float* scale, const bf16* gradient,
-                   bf16* in_gradient, float* partial, float* weight_gradient, Shape shape);
+/// `partial` is scratch for the weight gradient ([columns]), which is summed in fp32. Up to 16384 columns.
+std::int64_t norm_backward_scratch_bytes(std::int64_t columns);
+void norm_backward(cudaStream_t stream, const bf16* in, const bf16* weight, const bf16* gradient, bf16* in_gradient,
+                   float* partial, bf16* weight_gradient, Shape shape);
 
 /// out = silu(gate) * up
 void swiglu_forward(cudaStream_t stream, const bf16* gate, const bf16* up, bf16* out, std::int64_t elements);
+/// The gradients may lie over gate and up.
 void swiglu_backward(cudaStream_t stream, const bf16* gate, const bf16* up, const bf16* gradient, bf16* gate_gradient,
                      bf16* up_gradient, std::int64_t elements);
 
-/// Adds the attention of one more key block: sum (fp32) and its log-sum-exp (fp32 [rows, heads]) take in `block` and
-/// `block_exponent`.
-void merge(cudaStream_t stream, float* sum, float* exponent, const bf16* block, const float* block_exponent,
-           Shape shape, int head_dim);
-
 /// logits [rows, vocabulary] become their gradient, (softmax - one at the label) * weight; loss is fp32 [rows].
-void cross_entropy(cudaStream_t stream, bf16* logits, const int* labels, float* loss, Shape shape, float weight);
+void cross_entropy(cudaStream_t stream, bf16* logits, const std::int64_t* labels, float* loss, Shape shape,
+                   float weight);
 
 }  // namespace headroom

@@ -16,6 +16,21 @@ DeviceBuffer::DeviceBuffer(std::int64_t bytes) : bytes_(bytes) {
     check_cuda(cudaMalloc(&data_, static_cast<std::size_t>(bytes)), fmt::format("cudaMalloc of {} bytes", bytes));
 }
 
+void* GrowingBuffer::at_least(std::int64_t bytes, cudaStream_t stream) {
+    if (bytes <= bytes_) return data_;
+    if (data_ != nullptr) check_cuda(cudaFreeAsync(std::exchange(data_, nullptr), stream), "cudaFreeAsync");
+    bytes_ = 0;
+    const cudaError_t status = cudaMallocAsync(&data_, static_cast<std::size_t>(bytes), stream);
+    if (status == cudaErrorMemoryAllocation) {
+        cudaGetLastError();
+        throw Error(fmt::format("out of device memory: {} bytes of a kernel's workspace", bytes), "",
+                    "shorten --context, or use more GPUs", ExitCode::does_not_fit);
+    }
+    check_cuda(status, fmt::format("cudaMallocAsync of {} bytes", bytes));
+    bytes_ = bytes;
+    return data_;
+}
+
 PinnedBuffer::PinnedBuffer(std::int64_t bytes, unsigned flags) {
     check_cuda(cudaHostAlloc(&data_, static_cast<std::size_t>(bytes), flags),
                fmt::format("cudaHostAlloc of {} bytes", bytes));

@@ -34,6 +34,22 @@ class DeviceBuffer {
     std::int64_t bytes_ = 0;
 };
 
+/// Device memory for work in the order of one stream, which needs more of it now and then. What was there is lost when
+/// it grows, and nobody waits.
+class GrowingBuffer {
+ public:
+    GrowingBuffer() = default;
+    GrowingBuffer(const GrowingBuffer&) = delete;
+    GrowingBuffer& operator=(const GrowingBuffer&) = delete;
+    ~GrowingBuffer() { cudaFree(data_); }
+    void* at_least(std::int64_t bytes, cudaStream_t stream);
+    std::int64_t bytes() const { return bytes_; }
+
+ private:
+    void* data_ = nullptr;
+    std::int64_t bytes_ = 0;
+};
+
 /// Page-locked, usable from every stream, its pages touched.
 class PinnedBuffer {
  public:

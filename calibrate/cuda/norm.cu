@@ -8,8 +8,6 @@
 namespace headroom {
 namespace {
 
-constexpr float epsilon = 1e-5F;
-
 __global__ void norm_kernel(const bf16* in, const bf16* weight, bf16* out, float* scale, Shape shape) {
     const std::int64_t row = static_cast<std::int64_t>(blockIdx.x) * shape.columns;
     float squares = 0;
@@ -18,8 +16,8 @@ __global__ void norm_kernel(const bf16* in, const bf16* weight, bf16* out, float
 #pragma unroll
         for (int k = 0; k < lanes; ++k) squares += x.value[k] * x.value[k];
     }
-    const float factor = rsqrtf(block_sum(squares) / static_cast<float>(shape.columns) + epsilon);
-    if (threadIdx.x == 0) scale[blockIdx.x] = factor;
+    const float factor = rsqrtf(block_sum(squares) / static_cast<float>(shape.columns) + norm_kernel_epsilon);
+    if (scale != nullptr && threadIdx.x == 0) scale[blockIdx.x] = factor;
     for (std::int64_t i = threadIdx.x * lanes; i < shape.columns; i += block_threads * lanes) {
         Floats x = load(in + row + i);  // from the L1 cache
         const Floats w = load(weight + i);
@@ -48,45 +46,58 @@ __device__ Two load_two(const bf16* row, std::int64_t columns) {
     return result;
 }
 
+/// Sums over the row of x^2 and of gradient * weight * x.
+struct RowSums {
+    float squares, products;
+};
+
+__device__ RowSums warp_sum(RowSums sums) {
+#pragma unroll
+    for (int step = 16; step > 0; step /= 2) {
+        sums.squares += __shfl_xor_sync(~0U, sums.squares, step);
+        sums.products += __shfl_xor_sync(~0U, sums.products, step);
+    }
+    return sums;
+}
+
 /// Each block takes every gridDim-th row and keeps its part of the weight gradient in registers. The next row is on its
 /// way while this one is summed; sums alternate between two places, so that one barrier a row is enough.
 template <int most_threads, int blocks_each>
 __global__ void __launch_bounds__(most_threads, blocks_each)
-    norm_backward_kernel(const bf16* in, const bf16* weight, const float* scale, const bf16* gradient,
-                         bf16* in_gradient, float* partial, Shape shape) {
-    __shared__ float sums[2][most_threads / 32];
+    norm_backward_kernel(const bf16* in, const bf16* weight, const bf16* gradient, bf16* in_gradient, float* partial,
+                         Shape shape) {
+    __shared__ RowSums of_warps[2][most_threads / 32];
     Two w = load_two(weight, shape.columns);
     Floats weight_gradient[2] = {};
     std::int64_t r = blockIdx.x;  // the grid has no more blocks than there are rows
     Two x = load_two(in + r * shape.columns, shape.columns), g = load_two(gradient + r * shape.columns, shape.columns);
-    float factor = scale[r];
     for (int turn = 0; r < shape.rows; turn ^= 1) {
         const std::int64_t next = r + gridDim.x;
         Two next_x = {}, next_g = {};
-        float next_factor = 0;
         if (next < shape.rows) {
             next_x = load_two(in + next * shape.columns, shape.columns);
             next_g = load_two(gradient + next * shape.columns, shape.columns);
-            next_factor = scale[next];
         }
-        float product = 0;
+        RowSums sums = {};
 #pragma unroll
         for (int p = 0; p < 2; ++p) {
 #pragma unroll
             for (int k = 0; k < lanes; ++k) {
-                const float unit = x.pack[p][k] * factor;
-                const float slope = g.pack[p][k];
-                weight_gradient[p].value[k] += slope * unit;
-                product += slope * w.pack[p][k] * unit;
+                sums.squares += x.pack[p][k] * x.pack[p][k];
+                sums.products += g.pack[p][k] * w.pack[p][k] * x.pack[p][k];
             }
         }
-#pragma unroll
-        for (int step = 16; step > 0; step /= 2) product += __shfl_xor_sync(~0U, product, step);
-        if (threadIdx.x % 32 == 0) sums[turn][threadIdx.x / 32] = product;
+        sums = warp_sum(sums);
+        if (threadIdx.x % 32 == 0) of_warps[turn][threadIdx.x / 32] = sums;
         __syncthreads();
-        float sum = 0;
-        for (int i = 0; i < static_cast<int>(blockDim.x) / 32; ++i) sum += sums[turn][i];
-        const float mean = sum / static_cast<float>(shape.columns);
+        sums = {};
+        for (int i = 0; i < static_cast<int>(blockDim.x) / 32; ++i) {
+            sums.squares += of_warps[turn][i].squares;
+            sums.products += of_warps[turn][i].products;
+        }
+        const auto columns = static_cast<float>(shape.columns);
+        const float factor = rsqrtf(sums.squares / columns + norm_kernel_epsilon);  // 1 / rms
+        const float pull = factor * factor * factor * sums.products / columns;
         x.forget();
         g.forget();
         w.forget();
@@ -96,15 +107,14 @@ __global__ void __launch_bounds__(most_threads, blocks_each)
             Floats out;
 #pragma unroll
             for (int k = 0; k < lanes; ++k) {
-                const float unit = x.pack[p][k] * factor;
-                const float slope = g.pack[p][k] * w.pack[p][k];
-                out.value[k] = factor * (slope - unit * mean);
+                const float slope = factor * g.pack[p][k];
+                weight_gradient[p].value[k] += slope * x.pack[p][k];
+                out.value[k] = slope * w.pack[p][k] - pull * x.pack[p][k];
             }
             if (i < shape.columns) store(in_gradient + r * shape.columns + i, out);
         }
         x = next_x;
         g = next_g;
-        factor = next_factor;
         r = next;
     }
 #pragma unroll
@@ -116,7 +126,7 @@ __global__ void __launch_bounds__(most_threads, blocks_each)
 
 /// 32 columns a block, the rows shared by its 32 warps.
 __global__ void __launch_bounds__(1024)
-    column_sum_kernel(const float* partial, float* sum, int rows, std::int64_t columns) {
+    column_sum_kernel(const float* partial, bf16* sum, int rows, std::int64_t columns) {
     __shared__ float sums[32][33];
     const std::int64_t column = static_cast<std::int64_t>(blockIdx.x) * 32 + threadIdx.x;
     float total = 0;
@@ -128,8 +138,10 @@ __global__ void __launch_bounds__(1024)
     if (threadIdx.y != 0 || column >= columns) return;
     total = 0;
     for (int part = 0; part < 32; ++part) total += sums[part][threadIdx.x];
-    sum[column] = total;
+    sum[column] = __float2bfloat16(total);
 }
+
+constexpr std::int64_t norm_backward_blocks = 528;
 
 /// Blocks that are resident at once, so that all take the same number of rows.
 template <class Kernel>
@@ -148,15 +160,17 @@ void norm_forward(cudaStream_t stream, const bf16* in, const bf16* weight, bf16*
     launched("norm_forward");
 }
 
-void norm_backward(cudaStream_t stream, const bf16* in, const bf16* weight, const float* scale, const bf16* gradient,
-                   bf16* in_gradient, float* partial, float* weight_gradient, Shape shape) {
+std::int64_t norm_backward_scratch_bytes(std::int64_t columns) { return 4 * norm_backward_blocks * columns; }
+
+void norm_backward(cudaStream_t stream, const bf16* in, const bf16* weight, const bf16* gradient, bf16* in_gradient,
+                   float* partial, bf16* weight_gradient, Shape shape) {
     const auto threads = static_cast<int>((shape.columns / (2 * lanes) + 31) / 32 * 32);
     int blocks = 0;
     const auto launch = [&](auto kernel) {
-        blocks = static_cast<int>(
-            std::min<std::int64_t>(std::min(norm_backward_blocks, resident_blocks(kernel, threads)), shape.rows));
+        blocks = static_cast<int>(std::min<std::int64_t>(
+            std::min<std::int64_t>(norm_backward_blocks, resident_blocks(kernel, threads)), shape.rows));
         kernel<<<static_cast<unsigned>(blocks), static_cast<unsigned>(threads), 0, stream>>>(
-            in, weight, scale, gradient, in_gradient, partial, shape);
+            in, weight, gradient, in_gradient, partial, shape);
         launched("norm_backward");
     };
     // Two blocks on a multiprocessor have registers for the row in work and the next; three were slower.

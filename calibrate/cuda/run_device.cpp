@@ -4,10 +4,11 @@
 #include <fmt/format.h>
 
 #include <chrono>
-#include <cstring>
 #include <string_view>
 
 #include "calibrate/cuda/errors.hpp"
+#include "calibrate/cuda/nccl_transport.hpp"
+#include "calibrate/cuda/run_start.hpp"
 
 namespace headroom {
 namespace {
@@ -31,16 +32,34 @@ SyncEvent::~SyncEvent() {
 }
 
 CudaRunDevice::CudaRunDevice(int gpu, int gpus, const Trouble& trouble, const std::atomic<bool>& aborted)
-    : gpu_(gpu), trouble_(trouble), aborted_(aborted), pool_(gpu, gpus), kernels_(compute()) {}
+    : gpu_(gpu), trouble_(trouble), aborted_(aborted), pool_(gpu, gpus) {}
 
-void CudaRunDevice::begin_case(const CasePlan& plan, const RankPlan& rank, const CommEnds& comms, double patience) {
+void CudaRunDevice::begin_case(const RankPlan& rank, const CommEnds& comms, double patience) {
     comms_ = comms;
     patience_ = patience;
     workspaces_.clear();
     meter_.on = false;
     while (syncs_.size() < rank.schedule.syncs) syncs_.emplace_back();
     recorded_on_.assign(rank.schedule.syncs, Stream::compute);
-    kernels_.prepare(rank.schedule, plan.one.model);
+    const auto group = [&](CommGroup which) { return whole_group(comms[static_cast<std::size_t>(which)]); };
+    arithmetic_.connect(std::make_unique<NcclTransport>(
+        NcclTransport::Groups{group(CommGroup::ulysses), group(CommGroup::ring), group(CommGroup::sharding)}, gpu_));
+    arithmetic_.prepare(rank.schedule);
+}
+
+void CudaRunDevice::begin_steps(const RankPlan& rank, const TensorTable& tensors) {
+    fill_step(compute(), rank, tensors);
+    for (const LiveTensor& tensor : tensors.all()) {
+        const bool serves =
+            std::string_view(tensor.name) == "cuBLAS workspaces" && tensor.bytes >= gemm_workspace_bytes;
+        if (serves) arithmetic_.use_product_workspace(tensor.address);
+    }
+    arithmetic_.take_losses();
+}
+
+void CudaRunDevice::end_case() noexcept {
+    arithmetic_.use_product_workspace(nullptr);
+    pool_.trim();
 }
 
 void CudaRunDevice::drain(Stream which) {
@@ -80,8 +99,8 @@ void CudaRunDevice::settle() noexcept {
     const auto begin = Clock::now();
     while (trouble_.any() && !aborted_ && seconds_since(begin) < most) {
     }
-    for (const StreamOwner& one : streams_) {
-        while (cudaStreamQuery(one.get()) == cudaErrorNotReady && seconds_since(begin) < most) {
+    for (std::size_t i = 0; i < stream_count; ++i) {
+        while (cudaStreamQuery(stream(static_cast<Stream>(i))) == cudaErrorNotReady && seconds_since(begin) < most) {
         }
     }
 }
@@ -111,25 +130,7 @@ void CudaRunDevice::launch(const StreamLaunch& launch) {
     cudaStream_t on = stream(event.stream);
     if (meter_.on && event.kind == EventKind::attention) note_workspace(launch);
     meter_.begin(event, launch.phase, on);
-    switch (event.kind) {
-        case EventKind::attention:
-            kernels_.attention(event.attention);
-            break;
-        case EventKind::gemm:
-            kernels_.gemm(event, on);
-            break;
-        case EventKind::memory_bound:
-            kernels_.memory_bound(event, on);
-            break;
-        case EventKind::collective:
-            kernels_.collective(event.collective, comms_[static_cast<std::size_t>(event.collective.group)], on);
-            break;
-        case EventKind::copy:
-            kernels_.copy(event.copy, host_, on);
-            break;
-        default:
-            break;
-    }
+    launch.compute(arithmetic_);
     meter_.end(on);
 }
 
@@ -147,10 +148,6 @@ void CudaRunDevice::wait(Stream waiting, SyncId sync) {
 }
 
 void CudaRunDevice::host_work(const HostWork& work) {
-    if (work.kind == HostWork::Kind::zero_fill) {
-        std::memset(host_.operand(work.amount, true), 0, static_cast<std::size_t>(work.amount));
-        return;
-    }
     // Nanoseconds that the schedule names itself; the tokens of a batch are not read here.
     const double seconds = work.kind == HostWork::Kind::other ? static_cast<double>(work.amount) * 1e-9 : 0;
     const auto begin = Clock::now();
@@ -164,7 +161,7 @@ void CudaRunDevice::note_workspace(const StreamLaunch& launch) {
     for (const WorkspaceUse& use : workspaces_) {
         if (same_shape(use.shape, shape)) return;
     }
-    WorkspaceUse use{shape, {kernels_.workspace_bytes(shape)}, {}};
+    WorkspaceUse use{shape, {arithmetic_.attention_bytes(shape)}, {}};
     for (const LiveTensor& tensor : launch.tensors.all()) {
         if (std::string_view(tensor.name).starts_with("attention kernel:")) use.scheduled.value += tensor.bytes;
     }
@@ -175,12 +172,12 @@ void CudaRunDevice::report(RankMeasurement& result, std::uint32_t segments) {
     result.rank = gpu_;
     result.pool_peak.value = pool_.most_used();
     result.pool_reserved.value = pool_.most_reserved();
-    result.scratch.value = kernels_.scratch_bytes();
+    result.scratch.value = arithmetic_.scratch_bytes();
     result.pinned.value = host_.pinned_bytes();
     result.workspaces = workspaces_;
     std::size_t free = 0, total = 0;
     check_cuda(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
-    result.outside.value = static_cast<std::int64_t>(total - free) - pool_.reserved() - kernels_.scratch_bytes();
+    result.outside.value = static_cast<std::int64_t>(total - free) - pool_.reserved() - arithmetic_.scratch_bytes();
     meter_.collect(segments, result.ops, result.segments);
     meter_.on = false;
 }

@@ -9,7 +9,9 @@
 
 #include "calibrate/run/fleet.hpp"
 
-#include "calibrate/cuda/run_kernels.hpp"
+#include "calibrate/cuda/collective.hpp"
+#include "calibrate/cuda/cuda_arithmetic.hpp"
+#include "calibrate/cuda/run_memory.hpp"
 #include "calibrate/cuda/run_meter.hpp"
 #include "calibrate/run/trouble.hpp"
 #include "calibrate/runner.hpp"
@@ -36,12 +38,16 @@ class CudaRunDevice : public RunDevice {
  public:
     CudaRunDevice(int gpu, int gpus, const Trouble& trouble, const std::atomic<bool>& aborted);
 
-    /// Makes plans and operands; `patience` is the longest that a wait for the GPU may take, in seconds.
-    void begin_case(const CasePlan& plan, const RankPlan& rank, const CommEnds& comms, double patience);
+    /// Makes plans; `patience` is the longest that a wait for the GPU may take, in seconds.
+    void begin_case(const RankPlan& rank, const CommEnds& comms, double patience);
+    /// Fills the tensors of the set-up, all of which are alive.
+    void begin_steps(const RankPlan& rank, const TensorTable& tensors);
+    /// Sum over all rows since the last call, after finish().
+    double take_loss() { return arithmetic_.take_losses(); }
     /// Waits until all streams have run dry. Throws Error: a fault of the GPU or of NCCL, a wait beyond the patience.
     void finish();
     /// Gives what a case no longer needs back to the driver.
-    void end_case() noexcept { pool_.trim(); }
+    void end_case() noexcept;
 
     void measure_ops(bool on) { meter_.on = on; }
     void reset_peak() { pool_.reset_marks(); }
@@ -59,7 +65,7 @@ class CudaRunDevice : public RunDevice {
     void settle() noexcept override;
 
  private:
-    cudaStream_t stream(Stream which) const { return streams_[static_cast<std::size_t>(which)].get(); }
+    cudaStream_t stream(Stream which) const { return arithmetic_.stream(which); }
     cudaStream_t compute() const { return stream(Stream::compute); }
     void drain(Stream which);
     void drain_all();
@@ -68,10 +74,9 @@ class CudaRunDevice : public RunDevice {
     int gpu_;
     const Trouble& trouble_;
     const std::atomic<bool>& aborted_;  ///< the communicators are, so nothing on a stream waits for a peer
-    std::array<StreamOwner, stream_count> streams_;
     DevicePool pool_;
     HostBuffers host_;
-    RunKernels kernels_;
+    CudaArithmetic arithmetic_;
     RunMeter meter_;
     std::vector<SyncEvent> syncs_;
     std::vector<Stream> recorded_on_;  ///< by SyncId

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <map>
 #include <mutex>
@@ -79,7 +80,7 @@ class CudaFleet : public RunFleet {
         std::unique_ptr<CudaRunDevice> device;
         std::unique_ptr<ScheduleRunner> runner;
         std::map<GroupKey, ncclComm_t> comms;
-        double seconds = 0;  ///< of the last step
+        double seconds = 0, loss = 0;  ///< of the last step; the loss summed over rows
     };
     Rank& rank(int index) { return ranks_[static_cast<std::size_t>(index)]; }
 
@@ -161,16 +162,27 @@ class CudaFleet : public RunFleet {
     }
 
     /// One training step on all ranks; seconds until the last has ended.
-    double step() {
+    double step(const CasePlan& plan, CaseMeasurement& measured) {
         together([&](int i) {
             const double begin = monotonic_seconds();
             rank(i).runner->step();
             rank(i).device->finish();
             rank(i).seconds = monotonic_seconds() - begin;
+            rank(i).loss = rank(i).device->take_loss();
         });
+        if (!plan.one.blocks_only) measured.losses.push_back(mean_loss(plan));
         return std::max_element(ranks_.begin(), ranks_.end(),
                                 [](const Rank& a, const Rank& b) { return a.seconds < b.seconds; })
             ->seconds;
+    }
+
+    double mean_loss(const CasePlan& plan) const {
+        double sum = 0;
+        std::int64_t tokens = 0;
+        for (const Rank& one : ranks_) sum += one.loss;
+        for (const RankPlan& one : plan.ranks) tokens += one.work.tokens;
+        if (std::isfinite(sum)) return sum / static_cast<double>(tokens);
+        throw Error("the loss is no number", "", "this is a bug: please report it with the command", ExitCode::failure);
     }
 
     CaseMeasurement run_case(const CasePlan& plan, const RunProtocol& protocol) {
@@ -182,27 +194,28 @@ class CudaFleet : public RunFleet {
         together([&](int i) {
             Rank& one = rank(i);
             const RankPlan& mine = plan.ranks[static_cast<std::size_t>(i)];
-            one.device->begin_case(plan, mine, ends_of(plan.one.recipe, i), patience);
+            one.device->begin_case(mine, ends_of(plan.one.recipe, i), patience);
             one.runner = std::make_unique<ScheduleRunner>(mine.schedule, *one.device);
             one.runner->set_up();
+            one.device->begin_steps(mine, one.runner->tensors());
             one.device->finish();
         });
         measured.preparation_seconds = monotonic_seconds() - begin;
         while (measured.warm_steps == 0 || measured.warm_seconds < protocol.warm_seconds) {
-            measured.warm_seconds += step();
+            measured.warm_seconds += step(plan, measured);
             ++measured.warm_steps;
         }
         measured.before = states();
         measured.ranks.resize(static_cast<std::size_t>(gpus_));
         together([&](int i) { rank(i).device->reset_peak(); });
         for (int i = 0; i < protocol.steps; ++i) {
-            measured.seconds.push_back(step());
+            measured.seconds.push_back(step(plan, measured));
             for (int r = 0; r < gpus_; ++r)
                 measured.ranks[static_cast<std::size_t>(r)].seconds.push_back(rank(r).seconds);
         }
         measured.after = states();
         together([&](int i) { rank(i).device->measure_ops(true); });
-        step();
+        step(plan, measured);
         together([&](int i) {
             RankMeasurement& mine = measured.ranks[static_cast<std::size_t>(i)];
             const RankPlan& planned = plan.ranks[static_cast<std::size_t>(i)];

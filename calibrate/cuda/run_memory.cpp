@@ -8,12 +8,9 @@
 #include "calibrate/cuda/errors.hpp"
 #include "calibrate/runner.hpp"
 #include "models/error.hpp"
-#include "models/units.hpp"
 
 namespace headroom {
 namespace {
-
-constexpr std::int64_t alignment = 256;
 
 std::int64_t free_device_bytes() {
     std::size_t free = 0, total = 0;
@@ -107,62 +104,19 @@ HostBuffers::Pinned& HostBuffers::pinned(std::int64_t bytes) {
 }
 
 void* HostBuffers::allocate(const LiveTensor& wanted) {
-    Tensor tensor{nullptr, wanted.place, wanted.bytes, 0, {}};
-    if (wanted.place == Place::host_pinned) {
-        tensor.address = pinned(wanted.bytes).buffer.as();
-    } else {
-        try {
-            tensor.pages = MappedPages(wanted.bytes);
-        } catch (const Error&) {
-            throw MemoryFull(-1);
-        }
-        tensor.address = tensor.pages.get();
+    if (wanted.place == Place::host_pinned) return pinned(wanted.bytes).buffer.as();
+    try {
+        return pageable_.emplace_back(wanted.bytes).get();
+    } catch (const Error&) {
+        throw MemoryFull(-1);
     }
-    tensors_.push_back(std::move(tensor));
-    return tensors_.back().address;
 }
 
 void HostBuffers::release(const LiveTensor& tensor) noexcept {
     for (Pinned& one : pinned_) {
         if (one.buffer.as() == tensor.address) one.used = false;
     }
-    tensors_.remove_if([&](const Tensor& one) { return one.address == tensor.address; });
-}
-
-void* HostBuffers::operand(std::int64_t bytes, bool pinned_place) {
-    const Place place = pinned_place ? Place::host_pinned : Place::host_pageable;
-    for (auto one = tensors_.rbegin(); one != tensors_.rend(); ++one) {
-        if (one->place != place || one->bytes < bytes) continue;
-        if (one->cursor + bytes > one->bytes) one->cursor = 0;
-        void* address = static_cast<char*>(one->address) + one->cursor;
-        one->cursor += round_up(bytes, alignment);
-        return address;
-    }
-    if (spare_bytes_ < bytes) {
-        spare_ = pinned(bytes).buffer.as();
-        spare_bytes_ = bytes;
-    }
-    return spare_;
-}
-
-bool OperandRegion::reserve(std::int64_t bytes) {
-    if (buffer_.bytes() >= bytes) return false;
-    buffer_ = DeviceBuffer();  // first: both might not fit
-    try {
-        buffer_ = DeviceBuffer(round_up(bytes, alignment));
-    } catch (const Error&) {
-        throw Error(fmt::format("out of device memory: {:.2f} GiB for the operands of kernels", in_gib({bytes})), "",
-                    "shorten --context, or use more GPUs", ExitCode::does_not_fit);
-    }
-    cursor_ = 0;
-    return true;
-}
-
-void* OperandRegion::take(std::int64_t bytes) {
-    if (cursor_ + bytes > buffer_.bytes()) cursor_ = 0;
-    void* address = buffer_.as<char>() + cursor_;
-    cursor_ += round_up(bytes, alignment);
-    return address;
+    pageable_.remove_if([&](const MappedPages& one) { return one.get() == tensor.address; });
 }
 
 }  // namespace headroom

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory of an executed schedule: a pool of the driver whose high-water marks are the measured peak, page-locked
-// buffers that are kept for later requests, and operands for kernels outside of both.
+// Memory of an executed schedule: a pool of the driver whose high-water marks are the measured peak, and page-locked
+// buffers that are kept for later requests.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -50,44 +50,17 @@ class HostBuffers {
     void release(const LiveTensor& tensor) noexcept;
     std::int64_t pinned_bytes() const { return pinned_bytes_; }  ///< held, in use or not
 
-    /// A place of `bytes` in the youngest tensor that is large enough, from one call to the next further on; in a
-    /// buffer of its own when there is none.
-    void* operand(std::int64_t bytes, bool pinned);
-
  private:
     struct Pinned {
         PinnedBuffer buffer;
         std::int64_t bytes;
         bool used;
     };
-    struct Tensor {
-        void* address;
-        Place place;
-        std::int64_t bytes, cursor;
-        MappedPages pages;
-    };
     Pinned& pinned(std::int64_t bytes);
 
     std::list<Pinned> pinned_;
-    std::list<Tensor> tensors_;  ///< alive, oldest first
+    std::list<MappedPages> pageable_;  ///< of the tensors that are alive
     std::int64_t pinned_bytes_ = 0;
-    void* spare_ = nullptr;  ///< operand() without a tensor
-    std::int64_t spare_bytes_ = 0;
-};
-
-/// A region that operands are taken from in turn, so that one launch does not find the last one's in the cache.
-class OperandRegion {
- public:
-    /// At least that large; true when it is new memory.
-    bool reserve(std::int64_t bytes);
-    void* take(std::int64_t bytes);
-    /// From its beginning, the same at every call.
-    void* base() const { return buffer_.as(); }
-    std::int64_t bytes() const { return buffer_.bytes(); }
-
- private:
-    DeviceBuffer buffer_;
-    std::int64_t cursor_ = 0;
 };
 
 }  // namespace headroom

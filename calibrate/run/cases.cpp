@@ -9,6 +9,7 @@
 #include "configs/load.hpp"
 #include "configs/sizes.hpp"
 #include "models/error.hpp"
+#include "models/training_step.hpp"
 
 namespace headroom {
 namespace {
@@ -127,6 +128,7 @@ std::vector<RunCase> plan_cases(const RunOptions& options) {
                     try {
                         one.recipe = resolve(settings, published_recipe(chosen), model, cluster);
                         one.name = name_of(one.recipe);
+                        one.invalid = not_described(make_workload(model, cluster, one.recipe));
                     } catch (const Error& error) {
                         one.invalid =
                             error.where().empty() ? error.what() : fmt::format("{} ({})", error.what(), error.where());

@@ -22,7 +22,8 @@ struct RunCase {
 };
 
 /// Every combination of the lists: methods, contexts, heads per stage (upipe), tokens per chunk (fpdt). A combination
-/// that no recipe allows is a case with a reason. Throws Error (usage) for what is wrong with all of them.
+/// that no recipe allows, or whose step has no description, is a case with a reason. Throws Error (usage) for what is
+/// wrong with all of them.
 ///
 /// What is not said follows one common frame, so that methods differ by their attention alone: the lean schedule,
 /// cuDNN, one sequence, bf16 under FSDP, block inputs in pinned host memory; then the method's published recipe.

@@ -34,7 +34,7 @@ struct RankMeasurement {
     RunMemory requested;          ///< what the schedule asked for
     Bytes pool_peak;              ///< most bytes the driver's pool had handed out at once
     Bytes pool_reserved;          ///< most bytes the pool held
-    Bytes scratch;                ///< operands of kernels, outside of the pool
+    Bytes scratch;                ///< workspaces of kernels, outside of the pool
     Bytes outside;                ///< context, libraries and communicators: used less pool less scratch
     Bytes pinned;                 ///< page-locked host memory held
     std::vector<MeasuredOp> ops;
@@ -46,6 +46,7 @@ struct RankMeasurement {
 struct CaseMeasurement {
     std::vector<RankMeasurement> ranks;
     std::vector<double> seconds;  ///< of each timed step, until the last rank's end
+    std::vector<double> losses;   ///< of every step, warm ones and all: mean over tokens and ranks; none without a loss
     int warm_steps = 0;
     double warm_seconds = 0;
     double preparation_seconds = 0;       ///< plans, communicators, first allocations

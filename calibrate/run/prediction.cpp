@@ -36,11 +36,13 @@ void read_slices(const std::vector<Slice>& slices, RankPlan& rank) {
 RankPlan plan_rank(const RunCase& one, const Calibration& calibration, const Topology& shape, int rank) {
     RankPlan plan;
     plan.rank = rank;
-    plan.role = ring_rank(one.recipe, rank) == 0 ? RingRole::first : RingRole::later;
-    Workload work = make_workload(one.model, one.cluster, one.recipe, plan.role);
-    work.loads_data = false;  // nothing is tokenised here
-    build_training_step(work, plan.schedule);
-    if (one.blocks_only) plan.schedule = blocks_only(plan.schedule);
+    plan.work = run_workload(one, rank);
+    if (not_described(plan.work).empty()) {
+        plan.tensors = build_described_step(plan.work, plan.schedule);
+    } else {
+        build_training_step(plan.work, plan.schedule);
+    }
+    if (one.blocks_only) plan.schedule = blocks_only(plan.schedule, plan.tensors.parameters);
 
     MemoryReplay replay;
     plan.memory = replay.run(plan.schedule);
@@ -54,6 +56,14 @@ RankPlan plan_rank(const RunCase& one, const Calibration& calibration, const Top
 }
 
 }  // namespace
+
+Workload run_workload(const RunCase& one, int rank) {
+    const int place = ring_rank(one.recipe, rank);
+    Workload work = make_workload(one.model, one.cluster, one.recipe, place == 0 ? RingRole::first : RingRole::later);
+    work.ring_rank = place;
+    work.loads_data = false;  // nothing is tokenised here
+    return work;
+}
 
 const RankPlan& CasePlan::slowest() const {
     return *std::max_element(ranks.begin(), ranks.end(),

@@ -7,6 +7,7 @@
 
 #include "calibrate/run/cases.hpp"
 #include "models/schedule.hpp"
+#include "models/training_step.hpp"
 #include "models/workload.hpp"
 #include "planner/memory_replay.hpp"
 #include "simulator/step_time.hpp"
@@ -23,8 +24,9 @@ struct PredictedOp {
 
 struct RankPlan {
     int rank = 0;
-    RingRole role{};
+    Workload work;
     Schedule schedule;
+    StepTensors tensors;  ///< of the schedule
     MemoryProfile memory;
     Bytes reserved;  ///< by a caching allocator
     StepTime step;
@@ -43,8 +45,11 @@ struct CasePlan {
     const RankPlan& largest() const;
 };
 
-/// Throws Error when the calibration has no rates for cuDNN's kernel.
+/// Throws Error when the calibration has no rates for cuDNN's kernel. Schedules are described, as far as the case can
+/// be run.
 CasePlan predict_case(const RunCase& one, const Calibration& calibration);
+/// What rank `rank` of a case does.
+Workload run_workload(const RunCase& one, int rank);
 /// The part of a step that an operation counts to.
 Part part_of_event(const Event& event, Phase phase, const CasePlan& plan);
 

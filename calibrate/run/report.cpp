@@ -302,6 +302,7 @@ Json run_record(const CasePlan& plan, const CaseMeasurement& measured) {
     json["segments"] = segments_json(plan.ranks[static_cast<std::size_t>(rank.rank)], rank);
     json["ops"] = ops_json(rows);
     json["workspaces"] = workspaces_json(rank);
+    if (!measured.losses.empty()) json["loss"] = measured.losses;
     json["before"] = states_json(measured.before);
     json["after"] = states_json(measured.after);
     round_numbers(json);
@@ -349,6 +350,11 @@ std::string parts_text(const Json& record) {
                                 part["predicted_exposed_seconds"].get<double>());
         }
         text += "\n";
+    }
+    if (record.contains("loss")) {
+        const Json& loss = record["loss"];
+        text += fmt::format("  loss {:.2f} to {:.2f} over {} steps\n", loss.front().get<double>(),
+                            loss.back().get<double>(), loss.size());
     }
     return text;
 }

@@ -18,7 +18,7 @@ Json failed_record(const RunCase& one, const std::string& status, const std::str
 /// One line for the table over all cases, as wide as `heading`.
 std::string table_heading();
 std::string table_line(const Json& record);
-/// The parts of one case, one a line.
+/// The parts of one case, one a line, and how its loss went.
 std::string parts_text(const Json& record);
 
 }  // namespace headroom

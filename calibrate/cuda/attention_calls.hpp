@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// Attention of described schedules on one stream: a plan for each shape, and heads split over several calls where cuDNN
+// would be wrong in one.
+#pragma once
+
+#include <array>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "calibrate/arithmetic.hpp"
+#include "calibrate/attention_limits.hpp"
+#include "calibrate/cuda/attention.hpp"
+#include "calibrate/cuda/memory.hpp"
+
+namespace headroom {
+
+class AttentionCalls {
+ public:
+    explicit AttentionCalls(cudaStream_t stream) : stream_(stream), cudnn_(stream) {}
+
+    /// Makes the plans, and room where the schedule has too little of it. Throws Error for an engine of half the rate.
+    void prepare(const AttentionCall& call, const Attention& shape);
+    void run(const AttentionCall& call, const Attention& shape, const Addresses& at);
+    /// What cuDNN takes beside the operands of one call: its own workspace, dQ accumulator and delta.
+    std::int64_t needed_bytes(const Attention& shape);
+    /// Of the workspaces that the schedule does not have.
+    std::int64_t scratch_bytes() const { return own_workspace_.bytes(); }
+
+ private:
+    struct Call {
+        HeadSlice heads;
+        std::unique_ptr<AttentionPlan> plan;
+    };
+    using Key = std::array<std::int64_t, 7>;
+
+    std::vector<Call>& calls(const Attention& shape);
+    void* workspace(std::int64_t needed, const AttentionCall& call, std::byte* of_schedule);
+
+    cudaStream_t stream_;
+    CudnnHandle cudnn_;
+    GrowingBuffer own_workspace_;
+    std::map<Key, std::vector<Call>> calls_;
+};
+
+}  // namespace headroom
