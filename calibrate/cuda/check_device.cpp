@@ -27,23 +27,23 @@ void CheckDevice::settle() {
     for (std::size_t i = 0; i < stream_count; ++i) transport().wait(stream(static_cast<Stream>(i)));
 }
 
-std::byte* CheckDevice::allocate(const char*, std::int64_t bytes, Place place) {
+std::byte* CheckDevice::allocate(const char*, std::int64_t bytes, Place place, Stream of) {
     void* address = nullptr;
     if (place == Place::device) {
-        check_cuda(cudaMallocAsync(&address, size(bytes), compute_stream()), "cudaMallocAsync");
+        check_cuda(cudaMallocAsync(&address, size(bytes), stream(of)), "cudaMallocAsync");
         // Not a number until written: what nobody wrote does not pass for a result.
-        check_cuda(cudaMemsetAsync(address, 0xff, size(bytes), compute_stream()), "cudaMemsetAsync");
+        check_cuda(cudaMemsetAsync(address, 0xff, size(bytes), stream(of)), "cudaMemsetAsync");
     } else {
         check_cuda(cudaMallocHost(&address, size(bytes)), "cudaMallocHost");
     }
     return static_cast<std::byte*>(address);
 }
 
-void CheckDevice::release(std::byte* address, Place place) {
+void CheckDevice::release(std::byte* address, Place place, Stream of) {
     if (place == Place::device) {
-        cudaFreeAsync(address, compute_stream());
+        cudaFreeAsync(address, stream(of));
     } else {
-        cudaStreamSynchronize(compute_stream());
+        settle();  // any stream may still copy
         cudaFreeHost(address);
     }
 }

@@ -16,8 +16,8 @@ class CheckDevice : public ComputeDevice, public CudaArithmetic {
     explicit CheckDevice(std::unique_ptr<RankTransport> transport) { connect(std::move(transport)); }
     ~CheckDevice() override;
 
-    std::byte* allocate(const char* name, std::int64_t bytes, Place place) override;
-    void release(std::byte* address, Place place) override;
+    std::byte* allocate(const char* name, std::int64_t bytes, Place place, Stream of) override;
+    void release(std::byte* address, Place place, Stream of) override;
     void record(Stream stream, SyncId sync) override;
     void wait(Stream stream, SyncId sync) override;
     void host_wait(Stream which) override { transport().wait(stream(which)); }

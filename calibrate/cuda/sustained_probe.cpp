@@ -6,10 +6,10 @@
 
 #include "calibrate/cuda/attention_probe.hpp"
 #include "calibrate/cuda/errors.hpp"
-#include "calibrate/cuda/gemm_plan.hpp"
 #include "calibrate/cuda/gpu_thread.hpp"
 #include "calibrate/cuda/kernels.hpp"
 #include "calibrate/cuda/memory.hpp"
+#include "calibrate/cuda/product.hpp"
 #include "calibrate/statistics.hpp"
 #include "calibrate/team.hpp"
 
@@ -30,10 +30,11 @@ class Mix {
           x_(2 * probe.gemm.m * probe.gemm.k),
           w_(2 * probe.gemm.n * probe.gemm.k),
           y_(2 * probe.gemm.m * probe.gemm.n),
-          workspace_(gemm_workspace_bytes),
-          plan_(handle_.get(), probe.gemm.m, probe.gemm.n, probe.gemm.k, ProductRole::forward) {
+          product_{probe.gemm.m,      probe.gemm.n, probe.gemm.k, 1, {{}, probe.gemm.k}, {{}, probe.gemm.k, 0, true},
+                   {{}, probe.gemm.n}} {
         fill_normal(stream_.get(), x_.as<bf16>(), probe.gemm.m * probe.gemm.k, 1);
         fill_normal(stream_.get(), w_.as<bf16>(), probe.gemm.n * probe.gemm.k, 2);
+        library_.prepare(product_);
         stream_.synchronize();
     }
 
@@ -44,7 +45,7 @@ class Mix {
         backward_->execute();
         mark(2);
         for (int i = 0; i < probe_.products; ++i) {
-            plan_.run(stream_.get(), x_.as(), w_.as(), y_.as(), workspace_.as());
+            library_.run(stream_.get(), product_, x_.as(), w_.as(), y_.as());
         }
         mark(3);
         stream_.synchronize();
@@ -62,9 +63,9 @@ class Mix {
     SustainedProbe probe_;
     StreamOwner stream_;
     std::unique_ptr<AttentionWork> forward_, backward_;
-    DeviceBuffer x_, w_, y_, workspace_;
-    BlasHandle handle_;
-    GemmPlan plan_;
+    DeviceBuffer x_, w_, y_;
+    Product product_;
+    Products library_;
     std::array<EventOwner, 4> events_;
 };
 
