@@ -44,8 +44,8 @@ class Cutter {
 
  private:
     void give_numbers(const Event& tensor) {
-        if (parameter_bytes_ == 0 || step_.descriptions.empty()) return;
-        const std::int64_t most = parameter_bytes_ / 4;
+        const std::int64_t most = parameter_bytes_ / 4 / 8 * 8;  // whole packs of 16 bytes
+        if (most == 0 || step_.descriptions.empty()) return;
         std::int32_t launches = 0;
         for (std::int64_t place = 0; place < tensor.bytes / 2; place += most, ++launches) {
             const std::int64_t elements = std::min(most, tensor.bytes / 2 - place);

@@ -24,8 +24,6 @@ class AttentionCalls {
     void run(const AttentionCall& call, const Attention& shape, const Addresses& at);
     /// What cuDNN takes beside the operands of one call: its own workspace, dQ accumulator and delta.
     std::int64_t needed_bytes(const Attention& shape);
-    /// Of the workspaces that the schedule does not have.
-    std::int64_t scratch_bytes() const { return own_workspace_.bytes(); }
 
  private:
     struct Call {
@@ -39,7 +37,7 @@ class AttentionCalls {
 
     cudaStream_t stream_;
     CudnnHandle cudnn_;
-    GrowingBuffer own_workspace_;
+    GrowingBuffer own_workspace_;  ///< where the schedule has none, or too little
     std::map<Key, std::vector<Call>> calls_;
 };
 

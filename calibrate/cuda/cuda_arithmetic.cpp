@@ -39,9 +39,7 @@ void require_packs(std::int64_t elements, const char* of) {
 
 }  // namespace
 
-CudaArithmetic::CudaArithmetic() : attention_(stream(Stream::compute)), losses_(sizeof(double)) {
-    check_cuda(cudaMemset(losses_.as(), 0, sizeof(double)), "cudaMemset");
-}
+CudaArithmetic::CudaArithmetic() : attention_(stream(Stream::compute)), losses_(sizeof(double)) { take_losses(); }
 
 void CudaArithmetic::prepare(const Schedule& schedule) {
     adam_steps_.clear();
@@ -60,14 +58,14 @@ void CudaArithmetic::prepare(const Schedule& schedule) {
 }
 
 std::int64_t CudaArithmetic::scratch_bytes() const {
-    return attention_.scratch_bytes() + products_.scratch_bytes() + column_sums_.bytes() + row_lists_.bytes() +
-           losses_.bytes();
+    return growing_bytes() + products_.scratch_bytes() + losses_.bytes();
 }
 
 double CudaArithmetic::take_losses() {
     double sum = 0;
     check_cuda(cudaMemcpy(&sum, losses_.as(), sizeof sum, cudaMemcpyDeviceToHost), "cudaMemcpy");
     check_cuda(cudaMemset(losses_.as(), 0, sizeof sum), "cudaMemset");
+    check_cuda(cudaStreamSynchronize(nullptr), "cudaStreamSynchronize");  // the compute stream does not wait for it
     return sum;
 }
 

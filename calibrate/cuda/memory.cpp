@@ -31,6 +31,16 @@ void* GrowingBuffer::at_least(std::int64_t bytes, cudaStream_t stream) {
     return data_;
 }
 
+std::int64_t growing_bytes() {
+    int gpu = 0;
+    cudaMemPool_t pool = nullptr;
+    std::uint64_t held = 0;
+    check_cuda(cudaGetDevice(&gpu), "cudaGetDevice");
+    check_cuda(cudaDeviceGetDefaultMemPool(&pool, gpu), "cudaDeviceGetDefaultMemPool");
+    check_cuda(cudaMemPoolGetAttribute(pool, cudaMemPoolAttrReservedMemCurrent, &held), "cudaMemPoolGetAttribute");
+    return static_cast<std::int64_t>(held);
+}
+
 PinnedBuffer::PinnedBuffer(std::int64_t bytes, unsigned flags) {
     check_cuda(cudaHostAlloc(&data_, static_cast<std::size_t>(bytes), flags),
                fmt::format("cudaHostAlloc of {} bytes", bytes));

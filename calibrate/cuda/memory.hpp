@@ -43,12 +43,14 @@ class GrowingBuffer {
     GrowingBuffer& operator=(const GrowingBuffer&) = delete;
     ~GrowingBuffer() { cudaFree(data_); }
     void* at_least(std::int64_t bytes, cudaStream_t stream);
-    std::int64_t bytes() const { return bytes_; }
 
  private:
     void* data_ = nullptr;
     std::int64_t bytes_ = 0;
 };
+
+/// What the driver holds for all GrowingBuffers of the current GPU.
+std::int64_t growing_bytes();
 
 /// Page-locked, usable from every stream, its pages touched.
 class PinnedBuffer {
