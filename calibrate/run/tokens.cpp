@@ -31,7 +31,7 @@ std::vector<std::int64_t> tokens_and_labels(const Workload& work, int rank) {
     const std::vector<std::int64_t> positions = row_positions(work, rank);
     std::vector<std::int64_t> all;
     all.reserve(2 * positions.size());
-    for (const std::size_t ahead : {0, 1}) {
+    for (const std::size_t ahead : {std::size_t{0}, std::size_t{1}}) {
         for (const std::int64_t position : positions) {
             all.push_back(cycle[(static_cast<std::size_t>(position) + ahead) % cycle.size()]);
         }
