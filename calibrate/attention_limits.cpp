@@ -3,8 +3,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include "models/error.hpp"
 
 namespace headroom {
@@ -19,31 +17,28 @@ Error refused(const std::string& what, const std::string& hint) {
 
 }  // namespace
 
-std::vector<HeadSlice> head_slices(const Attention& shape) {
+void require_attention(const Attention& shape) {
     if (shape.head_dim % 8 != 0 || shape.head_dim > 256 || shape.head_dim < 8) {
         throw refused(fmt::format("head_dim {} is not a multiple of 8 up to 256", shape.head_dim), "");
     }
     if (shape.kv_heads < 1 || shape.heads % shape.kv_heads != 0) {
         throw refused(fmt::format("{} query heads do not divide over {} key heads", shape.heads, shape.kv_heads), "");
     }
-    if (!shape.backward) return {{0, shape.heads, 0, shape.kv_heads}};
-    const std::int32_t group = shape.heads / shape.kv_heads;
-    const std::int64_t query_head = shape.batch * shape.query_len * shape.head_dim;
-    const std::int64_t key_head = shape.batch * shape.key_len * shape.head_dim;
-    const std::int64_t most = std::min(query_elements_limit / query_head, key_elements_limit / key_head);
-    const auto groups = static_cast<std::int32_t>(std::min<std::int64_t>(most / group, shape.kv_heads));
-    if (groups < 1) {
+    if (!shape.backward) return;
+    const std::int64_t heads = std::int64_t{shape.batch} * shape.heads * shape.head_dim;
+    if (shape.query_len * heads > query_elements_limit) {
+        throw refused(fmt::format("backward over {} queries of {} heads has more than 2^31 elements, where dQ and dK "
+                                  "come out wrong",
+                                  shape.query_len, shape.heads),
+                      "use more GPUs, or the stages of upipe");
+    }
+    if (shape.key_len * heads > key_elements_limit) {
         throw refused(
-            fmt::format("backward over {} queries, {} keys and {} heads of one key head exceeds 2^31 elements",
-                        shape.query_len, shape.key_len, group),
-            "split the queries into shorter pieces");
+            fmt::format("backward over {} keys and {} query heads has more than 2^32 elements, where dV comes "
+                        "out wrong",
+                        shape.key_len, shape.heads),
+            "use more GPUs, or shorter chunks of keys");
     }
-    std::vector<HeadSlice> slices;
-    for (std::int32_t first = 0; first < shape.kv_heads; first += groups) {
-        const std::int32_t kv_heads = std::min(groups, shape.kv_heads - first);
-        slices.push_back({first * group, kv_heads * group, first, kv_heads});
-    }
-    return slices;
 }
 
 void require_aligned(std::initializer_list<const void*> addresses) {

@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <initializer_list>
 #include <string>
-#include <vector>
 
 #include "models/schedule.hpp"
 
@@ -14,15 +13,10 @@ namespace headroom {
 /// Below it, bf16 attention is broken or its plans differ.
 inline constexpr std::int64_t oldest_cudnn = 91400;
 
-/// A run of query heads with the key heads they use.
-struct HeadSlice {
-    std::int32_t first, heads, first_kv, kv_heads;
-};
-
-/// Backward is wrong, without an error, where a query tensor has more than 2^31 elements (dQ, dK) or a full-head key
-/// tensor more than 2^32 (dV). The heads are split over calls that stay below; forward takes all at once. Throws
-/// Error when a single key head and its queries are beyond already, or for a shape the library refuses.
-std::vector<HeadSlice> head_slices(const Attention& shape);
+/// Throws Error for a shape the library refuses, and for one it computes wrongly without an error: backward where the
+/// query tensor has more than 2^31 elements (dQ, dK), or the keys of all query heads more than 2^32 (dV). A slice of
+/// the heads inside such a tensor is as wrong: it is the offset of the last row that counts.
+void require_attention(const Attention& shape);
 
 /// Throws Error unless every address is a multiple of 16: on others Q and K give garbage, and the dQ accumulator an
 /// error that ends the context.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What cuDNN's attention gets wrong without saying so is refused or split before it is asked.
+// What cuDNN's attention gets wrong without saying so is refused before it is asked.
 #include <doctest/doctest.h>
 
 #include "calibrate/attention_limits.hpp"
@@ -16,40 +16,29 @@ Attention backward_of(std::int64_t tokens, std::int32_t heads, std::int32_t kv_h
 
 }  // namespace
 
-TEST_CASE("backward is split so that no call has more than 2^31 query elements") {
-    CHECK(head_slices(backward_of(mebi, 16, 16)).size() == 1);  // 2^31 exactly is right
-    const auto slices = head_slices(backward_of(mebi, 17, 17));
-    REQUIRE(slices.size() == 2);
-    CHECK(slices[0].heads == 16);
-    CHECK(slices[1].first == 16);
-    CHECK(slices[1].heads == 1);
-    // Llama 3 8B at 1M: groups of four query heads stay together with their key head.
-    const auto llama = head_slices(backward_of(mebi, 32, 8));
-    REQUIRE(llama.size() == 2);
-    CHECK(llama[0].heads == 16);
-    CHECK(llama[0].kv_heads == 4);
-    CHECK(llama[1].first == 16);
-    CHECK(llama[1].first_kv == 4);
+TEST_CASE("backward of more than 2^31 query elements is refused: dQ and dK would be wrong in every head") {
+    CHECK_NOTHROW(require_attention(backward_of(mebi, 16, 16)));  // 2^31 exactly is right
+    CHECK_THROWS_WITH_AS(require_attention(backward_of(mebi, 17, 17)), doctest::Contains("more than 2^31 elements"),
+                         Error);
     Attention forward = backward_of(mebi, 32, 8);
     forward.backward = false;
-    CHECK(head_slices(forward).size() == 1);
+    CHECK_NOTHROW(require_attention(forward));
 }
 
-TEST_CASE("long keys split backward too, below 2^32 elements over all heads") {
+TEST_CASE("keys of more than 2^32 elements over all query heads are refused, too") {
     Attention shape = backward_of(32 * kibi, 64, 8);
     shape.causal = false;
-    shape.key_len = 4 * mebi;  // 2^29 elements for a head
-    for (const HeadSlice& slice : head_slices(shape)) {
-        CHECK(std::int64_t{slice.heads} * shape.key_len * shape.head_dim <= std::int64_t{1} << 32);
-    }
+    shape.key_len = 512 * kibi;  // 2^26 elements for a head
+    CHECK_NOTHROW(require_attention(shape));
+    shape.key_len = 513 * kibi;
+    CHECK_THROWS_WITH_AS(require_attention(shape), doctest::Contains("more than 2^32 elements"), Error);
 }
 
-TEST_CASE("shapes without an engine, and a single group that is too long, are refused by name") {
-    CHECK_THROWS_AS(head_slices(backward_of(4 * mebi, 8, 1)), Error);
-    CHECK_THROWS_AS(head_slices(backward_of(1024, 6, 4)), Error);
+TEST_CASE("shapes without an engine are refused by name") {
+    CHECK_THROWS_AS(require_attention(backward_of(1024, 6, 4)), Error);
     Attention odd = backward_of(1024, 4, 4);
     odd.head_dim = 100;
-    CHECK_THROWS_AS(head_slices(odd), Error);
+    CHECK_THROWS_AS(require_attention(odd), Error);
 }
 
 TEST_CASE("addresses that are no multiple of 16 are refused") {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <set>
 
+#include "calibrate/attention_limits.hpp"
 #include "calibrate/rank_groups.hpp"
 #include "calibrate/run/tokens.hpp"
 #include "simulator/topology.hpp"
@@ -42,6 +43,37 @@ TEST_CASE("the tokens of a run say which comes next, and are the same sequence h
             }
         }
         CHECK(std::all_of(seen.begin(), seen.end(), [](int times) { return times == 1; }));
+    }
+}
+
+TEST_CASE("every attention of a step finds its kernel's workspace among the schedule's tensors") {
+    for (const Method method : {Method::ulysses, Method::ring, Method::usp, Method::upipe, Method::fpdt}) {
+        Scenario scenario(method, 512 * kibi);
+        scenario.settings.implementation = Implementation::lean;
+        scenario.settings.attention_kernel = AttentionKernel::cudnn;
+        scenario.settings.sharding_strategy = ShardingStrategy::fsdp;
+        scenario.settings.precision_parameters = scenario.settings.precision_reduction = NumberFormat::fp32;
+        if (method == Method::usp) scenario.settings.ulysses = 2;
+        scenario.model.layers = 1;
+        Schedule schedule;
+        build_described_step(scenario.workload(), schedule);
+        int seen = 0;
+        for (const Description& one : schedule.descriptions) {
+            const auto* call = std::get_if<AttentionCall>(&one.computation);
+            const Attention& shape = schedule.events[one.event].attention;
+            if (call == nullptr || !shape.backward) continue;
+            CAPTURE(to_string(method));
+            if (shape.heads == shape.kv_heads) {
+                CHECK(plan_workspace_bytes(shape) <= 256);  // which lies beside
+            } else {
+                CHECK(call->workspace_bytes >= plan_workspace_bytes(shape));
+                CHECK_FALSE(call->workspace.empty());
+            }
+            CHECK_FALSE(call->accumulator.empty());
+            CHECK_FALSE(call->delta.empty());
+            ++seen;
+        }
+        CHECK(seen > 0);
     }
 }
 

@@ -161,10 +161,7 @@ AttentionGraph::AttentionGraph(const Attention& wanted, const AttentionStrides& 
       accumulator{},
       delta{},
       shape(wanted) {
-    if (head_slices(shape).size() != 1) {
-        throw Error("this attention backward exceeds what cuDNN computes rightly in one call", "cuDNN attention",
-                    "this is a bug: please report it", ExitCode::failure);
-    }
+    require_attention(shape);
     Writer writer(*this, strides);
     shape.backward ? writer.backward() : writer.forward();
 }

@@ -37,8 +37,8 @@ struct AttentionGraph {
     Attention shape;
 };
 
-/// A plan for one shape, usable any number of times on the stream of its handle. Heads beyond what cuDNN computes
-/// rightly in one call are refused: split them with head_slices().
+/// A plan for one shape, usable any number of times on the stream of its handle. What cuDNN would compute wrongly
+/// is refused (require_attention).
 class AttentionPlan {
  public:
     AttentionPlan(cudnnHandle_t handle, const Attention& shape, const AttentionStrides& strides);

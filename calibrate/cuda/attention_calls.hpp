@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention of described schedules on one stream: a plan for each shape, and heads split over several calls where cuDNN
-// would be wrong in one.
+// Attention of described schedules on one stream: a plan for each shape.
 #pragma once
 
 #include <array>
 #include <map>
 #include <memory>
-#include <vector>
 
 #include "calibrate/arithmetic.hpp"
 #include "calibrate/attention_limits.hpp"
@@ -26,19 +24,14 @@ class AttentionCalls {
     std::int64_t needed_bytes(const Attention& shape);
 
  private:
-    struct Call {
-        HeadSlice heads;
-        std::unique_ptr<AttentionPlan> plan;
-    };
     using Key = std::array<std::int64_t, 7>;
 
-    std::vector<Call>& calls(const Attention& shape);
-    void* workspace(std::int64_t needed, const AttentionCall& call, std::byte* of_schedule);
+    AttentionPlan& plan(const Attention& shape);
 
     cudaStream_t stream_;
     CudnnHandle cudnn_;
     GrowingBuffer own_workspace_;  ///< where the schedule has none, or too little
-    std::map<Key, std::vector<Call>> calls_;
+    std::map<Key, std::unique_ptr<AttentionPlan>> plans_;
 };
 
 }  // namespace headroom

@@ -96,21 +96,22 @@ class CudnnWork : public AttentionWork {
         exponent_ = DeviceBuffer(4 * a_.heads * a_.query_len);
         Attention forward = a_;
         forward.backward = false;
-        add_plans(forward, forward_);
-        for (const auto& part : forward_) part->execute();
+        plan_ = make_plan(forward);
+        bind(*plan_, forward);
+        plan_->execute();
         if (a_.backward) {
             out_gradient_ = make(query);
             query_gradient_ = make(query);
             key_gradient_ = make(key);
             value_gradient_ = make(key);
-            add_plans(a_, backward_);
+            check_cuda(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");
+            plan_ = make_plan(a_);
+            bind(*plan_, a_);
         }
         synchronize();
     }
 
-    void execute() override {
-        for (const auto& part : a_.backward ? backward_ : forward_) part->execute();
-    }
+    void execute() override { plan_->execute(); }
 
     Check verify() override {
         execute();
@@ -137,58 +138,34 @@ class CudnnWork : public AttentionWork {
     }
 
     Json notes() override {
-        const auto& plans = a_.backward ? backward_ : forward_;
-        return {{"calls", plans.size()},
-                {"shared_memory_bytes", plans.front()->shared_memory()},
-                {"workspace_bytes", plans.front()->workspace_bytes()}};
+        return {{"shared_memory_bytes", plan_->shared_memory()}, {"workspace_bytes", plan_->workspace_bytes()}};
     }
 
  private:
     void synchronize() const { check_cuda(cudaStreamSynchronize(stream_), "cudaStreamSynchronize"); }
 
-    void add_plans(const Attention& shape, std::vector<std::unique_ptr<AttentionPlan>>& plans) {
+    std::unique_ptr<AttentionPlan> make_plan(const Attention& shape) {
         const AttentionStrides strides{std::int64_t{a_.heads} * a_.head_dim, std::int64_t{a_.kv_heads} * a_.head_dim};
-        for (const HeadSlice& slice : head_slices(shape)) {
-            Attention part = shape;
-            part.heads = slice.heads;
-            part.kv_heads = slice.kv_heads;
-            auto plan = std::make_unique<AttentionPlan>(handle_.get(), part, strides);
-            if (shape.head_dim == 128 && plan->shared_memory() < hopper_shared_memory) {
-                throw Error("cuDNN chose an engine that is not the Hopper one", "", "install the cuDNN of the record",
-                            ExitCode::failure);
-            }
-            reserve(workspace_, plan->workspace_bytes());
-            if (shape.backward) {
-                reserve(accumulator_, 4 * a_.query_len * std::int64_t{part.heads} * a_.head_dim);
-                reserve(delta_, 4 * a_.query_len * std::int64_t{part.heads});
-            }
-            plan->bind(tensors(slice), workspace_.as());
-            plans.push_back(std::move(plan));
+        auto plan = std::make_unique<AttentionPlan>(handle_.get(), shape, strides);
+        if (shape.head_dim == 128 && plan->shared_memory() < hopper_shared_memory) {
+            throw Error("cuDNN chose an engine that is not the Hopper one", "", "install the cuDNN of the record",
+                        ExitCode::failure);
         }
+        return plan;
     }
 
-    /// Only grows before the first plan is bound: all slices but the last are equal, and the last is no larger.
-    static void reserve(DeviceBuffer& buffer, std::int64_t bytes) {
-        if (buffer.bytes() < bytes) buffer = DeviceBuffer(bytes);
-    }
-
-    AttentionTensors tensors(const HeadSlice& slice) const {
-        const std::int64_t query = slice.first * std::int64_t{a_.head_dim},
-                           key = slice.first_kv * std::int64_t{a_.head_dim};
-        const auto at = [](const DeviceBuffer& buffer, std::int64_t offset) {
-            return buffer.bytes() == 0 ? nullptr : buffer.as<bf16>() + offset;
-        };
-        return {at(query_, query),
-                at(key_, key),
-                at(value_, key),
-                at(out_, query),
-                exponent_.as<float>() + slice.first * a_.query_len,
-                at(out_gradient_, query),
-                at(query_gradient_, query),
-                at(key_gradient_, key),
-                at(value_gradient_, key),
-                accumulator_.as<float>(),
-                delta_.as<float>()};
+    /// Backward's needs cover forward's, which has been bound to a smaller one before and is not run again.
+    void bind(AttentionPlan& plan, const Attention& shape) {
+        if (workspace_.bytes() < plan.workspace_bytes()) workspace_ = DeviceBuffer(plan.workspace_bytes());
+        if (shape.backward) {
+            accumulator_ = DeviceBuffer(4 * a_.query_len * std::int64_t{a_.heads} * a_.head_dim);
+            delta_ = DeviceBuffer(4 * a_.query_len * std::int64_t{a_.heads});
+        }
+        const auto at = [](const DeviceBuffer& buffer) { return buffer.bytes() == 0 ? nullptr : buffer.as<bf16>(); };
+        plan.bind(
+            {at(query_), at(key_), at(value_), at(out_), exponent_.as<float>(), at(out_gradient_), at(query_gradient_),
+             at(key_gradient_), at(value_gradient_), accumulator_.as<float>(), delta_.as<float>()},
+            workspace_.as());
     }
 
     double scale() const { return 1 / std::sqrt(static_cast<double>(a_.head_dim)); }
@@ -286,7 +263,7 @@ class CudnnWork : public AttentionWork {
     CudnnHandle handle_;
     DeviceBuffer query_, key_, value_, out_, exponent_, out_gradient_, query_gradient_, key_gradient_, value_gradient_,
         accumulator_, delta_, workspace_;
-    std::vector<std::unique_ptr<AttentionPlan>> forward_, backward_;
+    std::unique_ptr<AttentionPlan> plan_;
 };
 
 class AttentionMeasurement : public StreamMeasurement {

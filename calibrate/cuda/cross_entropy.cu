@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 
 #include "calibrate/cuda/kernel_parts.cuh"
 
@@ -258,12 +257,7 @@ void cross_entropy(cudaStream_t stream, bf16* logits, const std::int64_t* labels
     if (clusters && shape.columns <= 4 * columns) {  // 65536
         launch_in_clusters<blocks, threads, 4, 4>(stream, logits, labels, loss, shape, weight);
     } else if (clusters && shape.columns <= 8 * columns) {  // 131072: Llama 3
-        // For one comparison on a GPU; whichever loses goes.
-        if (const char* each = std::getenv("HEADROOM_CROSS_ENTROPY"); each != nullptr && *each == '3') {
-            launch_in_clusters<blocks, threads, 8, 3>(stream, logits, labels, loss, shape, weight);
-        } else {
-            launch_in_clusters<blocks, threads, 8, 4>(stream, logits, labels, loss, shape, weight);
-        }
+        launch_in_clusters<blocks, threads, 8, 4>(stream, logits, labels, loss, shape, weight);
     } else if (clusters && shape.columns <= 10 * columns) {  // 163840: Qwen
         launch_in_clusters<blocks, threads, 10, 3>(stream, logits, labels, loss, shape, weight);
     } else {

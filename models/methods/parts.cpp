@@ -16,8 +16,8 @@ KernelWorkspace backward_workspace(AttentionKernel kernel, Bytes query, Bytes ke
         case AttentionKernel::fa2:  // dk_expanded and dv_expanded, one bf16 head per query head
             if (grouped) need.key_accumulators = 2 * group * key;
             break;
-        case AttentionKernel::cudnn:  // plan workspace 2*b*H*Skv*(D+Dv); delta alone beside the accumulator
-            if (grouped) need.key_accumulators = 2 * group * key;
+        case AttentionKernel::cudnn:  // plan workspace 256+2*b*H*Skv*(D+Dv); delta alone beside the accumulator
+            if (grouped) need.key_accumulators = 2 * group * key + Bytes{256};
             need.row_sums = lse;
             break;
     }
