@@ -103,6 +103,42 @@ void fit_attention_curves(const Records& records, const std::string& label, FitR
     }
 }
 
+/// Products over fewer are probed for what writing the result takes.
+constexpr std::int64_t short_depth = 2048;
+
+/// Seconds of a product are those of its depth and, apart, of its result: two depths tell them apart. A product that
+/// adds reads the result as well.
+void fit_epilogue(const Records& records, const std::string& label, FitResult& result) {
+    std::vector<double> shares;
+    for (const auto& [name, same] : records) {
+        if (same.front()["kind"] != "gemm") continue;
+        const Json& settings = same.front()["settings"];
+        const std::int64_t m = settings.at("m"), n = settings.at("n"), k = settings.at("k");
+        if (k >= short_depth || settings.value("adds", false)) continue;
+        const auto like = [&](std::int64_t depth, bool adds) {
+            return std::find_if(records.begin(), records.end(), [&](const auto& one) {
+                if (one.second.front()["kind"] != "gemm") return false;
+                const Json& other = one.second.front()["settings"];
+                return other.at("m") == m && other.at("n") == n &&
+                       (depth == 0 ? other.at("k") > k : other.at("k") == depth) && other.value("adds", false) == adds;
+            });
+        };
+        const double result_seconds = 2.0 * static_cast<double>(m * n) / result.copy_rate.value;
+        const auto deeper = like(0, false), adds = like(k, true);
+        if (deeper != records.end()) {
+            const double depth = deeper->second.front()["settings"].at("k").get<double>() / static_cast<double>(k);
+            const double apart = (seconds_of(same) * depth - seconds_of(deeper->second)) / (depth - 1);
+            shares.push_back(apart / result_seconds);
+        }
+        if (adds != records.end()) {
+            shares.push_back((seconds_of(adds->second) - seconds_of(same)) / result_seconds);
+        }
+    }
+    if (!shares.empty() && quantile(shares, 0) > 0) {
+        result.epilogue = measured(shares, 0.1, label + ", products of two depths, and one that adds");
+    }
+}
+
 void fit_gemms(const Records& records, const std::string& label, FitResult& result) {
     struct Cell {
         std::vector<double> rates;
@@ -113,6 +149,7 @@ void fit_gemms(const Records& records, const std::string& label, FitResult& resu
         if (same.front()["kind"] != "gemm") continue;
         const Json& settings = same.front()["settings"];
         const std::int64_t a = settings.at("m"), b = settings.at("n"), k = settings.at("k");
+        if (k < short_depth) continue;  // fit_epilogue
         // Of very few tiles the library makes splits that say nothing about larger shapes.
         const std::int64_t tiles = divide_round_up(std::max(a, b), 128) * divide_round_up(std::min(a, b), 256);
         if (tiles < result.streaming_multiprocessors / 8 + 1) {
@@ -262,6 +299,7 @@ FitResult fit_probes(const std::vector<ProbeFile>& files) {
     fit_attention_curves(records, label, result);
     fit_gemms(records, label, result);
     fit_memory(records, label, result);
+    fit_epilogue(records, label, result);
     fit_host(records, label, result);
     fit_links(records, label, result);
     fit_overlaps(records, label, result);

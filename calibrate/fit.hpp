@@ -70,7 +70,7 @@ struct FitResult {
     std::vector<std::pair<bool, CurveFit>> forward, backward;  ///< by mask: causal or not
     double head_dim_64 = 0, head_dim_256 = 0;                  ///< relative to 128; 0: not probed
     std::vector<GemmFit> gemm;                                 ///< by n, then m
-    Constant copy_rate, kernel_start;                          ///< value 0: not probed
+    Constant copy_rate, kernel_start, epilogue;                ///< value 0: not probed
     std::vector<std::pair<MemoryKernel, Constant>> shares;
     std::vector<HostFit> host;
     std::vector<LinkFit> links;                  ///< by kind, nodes, ranks

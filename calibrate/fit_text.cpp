@@ -60,8 +60,10 @@ std::string attention_text(const FitResult& fit, const Calibration& base) {
 }
 
 std::string gemm_text(const FitResult& fit, const Calibration& base) {
-    std::string text = fmt::format("\ngemm:\n  streaming_multiprocessors: {}\n  tile: [{}, {}]\n  table:\n",
+    std::string text = fmt::format("\ngemm:\n  streaming_multiprocessors: {}\n  tile: [{}, {}]\n",
                                    fit.streaming_multiprocessors, base.gemm.tile_rows, base.gemm.tile_columns);
+    if (fit.epilogue.value > 0) text += fmt::format("  epilogue: {}\n", text_of(fit.epilogue, ratio));
+    text += "  table:\n";
     for (const auto& [point, probes] : fit.gemm) {
         text += fmt::format("    - {{m: {}, n: {}, k: {}, rate: {}}}\n", point.m, point.n, point.k,
                             text_of(point.rate, tflops));

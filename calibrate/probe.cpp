@@ -129,7 +129,9 @@ Json settings_of(const Work& work) {
                               return Json{{"kernel", to_string(w.kernel)}, {"rows", w.rows}, {"columns", w.columns}};
                           },
                           [](const GemmProbe& w) {
-                              return Json{{"m", w.m}, {"n", w.n}, {"k", w.k}};
+                              Json settings{{"m", w.m}, {"n", w.n}, {"k", w.k}};
+                              if (w.adds) settings["adds"] = true;
+                              return settings;
                           },
                           [](const AttentionProbe& w) { return attention_settings(w.shape); },
                           [](const SustainedProbe& w) {

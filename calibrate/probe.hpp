@@ -85,8 +85,10 @@ struct DeviceKernelProbe {
     std::int64_t rows, columns;  ///< tokens, and elements of a token
 };
 
+/// `adds`: the result is added to what is there.
 struct GemmProbe {
     std::int64_t m, n, k;
+    bool adds = false;
 };
 
 struct AttentionProbe {

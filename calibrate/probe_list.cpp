@@ -150,9 +150,9 @@ void add_collectives(Probes& probes, const PlanMachine& machine) {
 }
 
 void add_gemms(Probes& probes) {
-    const auto add = [&](std::int64_t m, std::int64_t n, std::int64_t k) {
-        probes.push_back({fmt::format("gemm/{}x{}/{}", n, k, binary_tokens(m)),
-                          GemmProbe{m, n, k},
+    const auto add = [&](std::int64_t m, std::int64_t n, std::int64_t k, bool adds = false) {
+        probes.push_back({fmt::format("gemm/{}x{}/{}{}", n, k, binary_tokens(m), adds ? "/adds" : ""),
+                          GemmProbe{m, n, k, adds},
                           Bytes{2 * (m * k + n * k + m * n) + 64 * mebi},
                           Bytes{0},
                           {3, 0.15},
@@ -174,7 +174,10 @@ void add_gemms(Probes& probes) {
         for (const std::int64_t m : {8192, 131072}) add(m, w.n, w.k);
     }
     add(524288, 14336, 4096);
-    add(4096, 128256, 4096);   // a chunk of the loss
+    add(4096, 128256, 4096);  // a chunk of the loss
+    // The head's weight gradient from a short chunk: what writing the result takes, and reading it.
+    add(128256, 4096, 1024);
+    add(128256, 4096, 1024, true);
     add(14336, 4096, 131072);  // weight gradients: tokens are the inner dimension
     add(4096, 4096, 131072);
 }

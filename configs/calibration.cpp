@@ -116,11 +116,12 @@ void read_kernel(AttentionKernelConstants& kernel, const Value& value) {
 }
 
 void read_gemm(GemmConstants& gemm, const Value& value) {
-    const Map map(value, {"streaming_multiprocessors", "tile", "table"});
+    const Map map(value, {"streaming_multiprocessors", "tile", "epilogue", "table"});
     gemm.streaming_multiprocessors = static_cast<int>(integer(map.need("streaming_multiprocessors")));
     const auto& tile = list(map.need("tile"), 2);
     gemm.tile_rows = static_cast<int>(integer(tile[0]));
     gemm.tile_columns = static_cast<int>(integer(tile[1]));
+    map.with("epilogue", [&](const Value& v) { gemm.epilogue = constant(v, ratio); });
     gemm.points.clear();
     for (const Value& row : list(map.need("table"), 0)) {
         const Map point(row, {"m", "n", "k", "rate"});

@@ -25,7 +25,9 @@ void head_gemms(Step& step, std::int64_t rows, std::int64_t chunks, bool forward
     if (forward) step.to.gemm("head", rows, model.vocabulary, model.hidden, chunks);
     if (!backward) return;
     step.to.gemm("head, input gradient", rows, model.hidden, model.vocabulary, chunks);
-    step.to.gemm("head, weight gradient", model.vocabulary, model.hidden, rows, chunks);
+    // Lean: the products add up in the gradient itself.
+    const bool adds = step.work.recipe.implementation == Implementation::lean && chunks > 1;
+    step.to.gemm("head, weight gradient", model.vocabulary, model.hidden, rows, chunks, adds);
 }
 
 struct FusedLoss {
@@ -59,7 +61,7 @@ void describe_chunks(Step& step, const LossOperands& of, const FusedLoss& at, st
                                  {at.logits, words, 0, false},
                                  {of.head, hidden, 0, false},
                                  {input_gradient, hidden, 0, false}});
-        step.to.gemm("head, weight gradient", words, hidden, rows);
+        step.to.gemm("head, weight gradient", words, hidden, rows, 1, work.tokens > most_rows);
         step.to.computes(Product{words,
                                  hidden,
                                  rows,

@@ -51,8 +51,8 @@ void Builder::finish() {
     }
 }
 
-void Builder::gemm(const char* name, std::int64_t m, std::int64_t n, std::int64_t k, std::int64_t count) {
-    launch(EventKind::gemm, name).gemm = {m, n, k, static_cast<std::int32_t>(count)};
+void Builder::gemm(const char* name, std::int64_t m, std::int64_t n, std::int64_t k, std::int64_t count, bool adds) {
+    launch(EventKind::gemm, name).gemm = {m, n, k, static_cast<std::int32_t>(count), adds};
 }
 
 void Builder::attention(const char* name, const Attention& shape) {

@@ -51,10 +51,11 @@ enum class Phase : std::uint8_t { setup, forward, loss, recompute, backward, opt
 inline constexpr std::size_t phase_count = 6;
 std::string_view to_string(Phase phase);
 
-/// C[m,n] = A[m,k] B[k,n], launched `count` times.
+/// C[m,n] = A[m,k] B[k,n], launched `count` times; `adds` to what C holds, which is read then, too.
 struct Gemm {
     std::int64_t m, n, k;
     std::int32_t count;
+    bool adds;
 };
 
 /// One fused attention kernel. `causal` is a square with the diagonal at its top left corner.
@@ -292,7 +293,8 @@ class Builder {
         if (count > 1) schedule_.events[at].id = static_cast<std::uint32_t>(schedule_.events.size() - at - 1);
     }
 
-    void gemm(const char* name, std::int64_t m, std::int64_t n, std::int64_t k, std::int64_t count = 1);
+    void gemm(const char* name, std::int64_t m, std::int64_t n, std::int64_t k, std::int64_t count = 1,
+              bool adds = false);
     void attention(const char* name, const Attention& shape);
     void memory_bound(const char* name, MemoryKernel kernel, Bytes read, Bytes written, std::int64_t count = 1);
     /// On `on`; `blocking` makes it wait for the compute stream and the compute stream wait for it.

@@ -78,6 +78,9 @@ struct GemmConstants {
     std::vector<GemmPoint> points;  ///< sorted by n, then m
     int streaming_multiprocessors = 132;
     int tile_rows = 128, tile_columns = 256;  ///< of the kernels that large shapes get
+    /// Share of the traffic of C, at the copy rate, that no multiplication hides; value 0: not measured. The rates of
+    /// the table hold it at their k, so it counts where k is smaller or C is read, too.
+    Constant epilogue;
 };
 
 struct MemoryConstants {

@@ -119,11 +119,20 @@ double gemm_rate(const GemmConstants& constants, std::int64_t m, std::int64_t n,
     return rate * wave_efficiency(constants, m, n, k);
 }
 
+/// k of most entries of the tables.
+constexpr double epilogue_depth = 4096;
+
 double gemm_seconds(const Calibration& calibration, const Gemm& shape) {
     const double m = real(shape.m), n = real(shape.n), k = real(shape.k);
     if (m * n * k <= 0 || shape.count <= 0) return 0;
-    const double compute = 2.0 * m * n * k / gemm_rate(calibration.gemm, shape.m, shape.n, shape.k);
-    const double traffic = 2.0 * (m * k + k * n + m * n) / calibration.memory.copy_rate.value;
+    double compute = 2.0 * m * n * k / gemm_rate(calibration.gemm, shape.m, shape.n, shape.k);
+    const double reads = shape.adds ? 1 : 0;
+    if (calibration.gemm.epilogue.value > 0) {
+        const double held = std::min(1.0, k / epilogue_depth);  // by the table's rate
+        compute +=
+            calibration.gemm.epilogue.value * (1 + reads - held) * 2.0 * m * n / calibration.memory.copy_rate.value;
+    }
+    const double traffic = 2.0 * (m * k + k * n + (1 + reads) * m * n) / calibration.memory.copy_rate.value;
     return shape.count * (std::max(compute, traffic) + calibration.memory.kernel_start.value);
 }
 

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "calibrate/cuda/errors.hpp"
 #include "calibrate/cuda/product.hpp"
 #include "calibrate/cuda/samples.hpp"
 #include "calibrate/cuda/stream_measurement.hpp"
@@ -17,7 +18,8 @@ class GemmMeasurement : public StreamMeasurement {
         : StreamMeasurement(1),
           probe_(probe),
           product_{
-              probe.m, probe.n, probe.k, 1, {{}, probe.k, 0, false}, {{}, probe.k, 0, true}, {{}, probe.n, 0, false}},
+              probe.m,   probe.n, probe.k, 1, {{}, probe.k, 0, false}, {{}, probe.k, 0, true}, {{}, probe.n, 0, false},
+              probe.adds},
           x_(2 * probe.m * probe.k),
           w_(2 * probe.n * probe.k),
           y_(2 * probe.m * probe.n) {
@@ -27,6 +29,7 @@ class GemmMeasurement : public StreamMeasurement {
         synchronize();
     }
     Check verify() override {
+        check_cuda(cudaMemsetAsync(y_.as(), 0, static_cast<std::size_t>(y_.bytes()), stream()), "cudaMemsetAsync");
         enqueue(stream());
         synchronize();
         ErrorSum error;
