@@ -219,8 +219,11 @@ TEST_CASE("what cannot be run is refused by name") {
     work.recipe.implementation = Implementation::untied_ulysses;
     CHECK(complaint(work).find("the untied-ulysses implementation cannot be run") != std::string::npos);
     work = ring.work;
-    work.model.qk_norm = QkNorm::per_head;
-    CHECK(complaint(work).find("QK norm") != std::string::npos);
+    work.model.qk_norm = QkNorm::full_width;
+    CHECK(complaint(work).find("QK norm over all heads at once") != std::string::npos);
+    work = ring.work;
+    work.model.qkv_bias = true;
+    CHECK(complaint(work).find("biases") != std::string::npos);
     work = ring.work;
     work.recipe.batch = 2;
     CHECK(complaint(work).find("more than one sequence") != std::string::npos);

@@ -10,6 +10,7 @@
 // Backward recomputes q, k, v of each stage, so a stage's buffers are all that attention ever holds beside x and out.
 #include <array>
 
+#include "models/methods/qk_norm.hpp"
 #include "models/methods/upipe_stages.hpp"
 
 namespace headroom {
@@ -48,10 +49,34 @@ Projection key_projection(const Step& step, const Stages& stages, std::int64_t s
 
 struct StageTensors {
     TensorId query = no_tensor, key = no_tensor, value = no_tensor;
+    TensorId raw_query = no_tensor, raw_key = no_tensor;  ///< before the QK norm, my tokens; only in backward
 };
 
-/// Projects, rotates and exchanges one stage; K and V only where a chunk begins. Used by forward and backward.
-void load_stage(Step& step, const Stages& stages, std::int64_t stage, StageTensors& held) {
+/// QK norm of a stage's query and, where there is one, key: in place, or into other tensors that take their names.
+void normalise_stage(Step& step, const Stages& stages, bool backward, TensorId& query, TensorId& key,
+                     StageTensors& held) {
+    const bool chunk = key != no_tensor;
+    if (!has_lean_qk_norm(step)) {
+        if (step.work.model.qk_norm == QkNorm::none) return;
+        const Bytes normed = chunk ? stages.query + stages.key : stages.query;
+        step.to.memory_bound("QK norm", MemoryKernel::norm_forward, normed, normed);
+        return;
+    }
+    const auto norm = [&](const char* name, TensorId& tensor, TensorId& raw, View weight, Bytes bytes) {
+        const TensorId from = tensor;
+        if (backward) {
+            raw = from;
+            tensor = step.attention(name, bytes);
+        }
+        norm_heads(step, from, weight, tensor, bytes);
+    };
+    norm("normed stage query", query, held.raw_query, step.operands.query_norm, stages.query);
+    if (chunk) norm("normed stage key", key, held.raw_key, step.operands.key_norm, stages.key);
+}
+
+/// Projects, norms, rotates and exchanges one stage; K and V only where a chunk begins. `backward` keeps what the QK
+/// norm reads.
+void load_stage(Step& step, const Stages& stages, std::int64_t stage, bool backward, StageTensors& held) {
     const bool chunk = stages.loads_chunk(stage);
     TensorId query = step.attention("stage query", stages.query);
     project(step, "query projection of a stage", query_projection(step, stages, stage), query);
@@ -64,10 +89,7 @@ void load_stage(Step& step, const Stages& stages, std::int64_t stage, StageTenso
         project(step, "value projection of a chunk", key_projection(step, stages, stage, step.operands.value_weight),
                 value);
     }
-    if (step.work.model.qk_norm != QkNorm::none) {
-        const Bytes normed = chunk ? stages.query + stages.key : stages.query;
-        step.to.memory_bound("QK norm", MemoryKernel::norm_forward, normed, normed);
-    }
+    normalise_stage(step, stages, backward, query, key, held);
     rotate_stage(step, stages.query, query, stages.query_width, false);
     if (chunk) rotate_stage(step, stages.key, key, stages.key_width, false);
 
@@ -169,7 +191,7 @@ Kept upipe_forward(Step& step, bool keep) {
     kept.lse = step.attention("log-sum-exp", work.lse);
     StageTensors held;
     for (std::int64_t stage = 0; stage < stages.count; ++stage) {
-        load_stage(step, stages, stage, held);
+        load_stage(step, stages, stage, false, held);
         TensorId output = no_tensor;
         attend(step, stages, held, View(kept.lse) + stage * stages.lse.value, output);
         step.release(held.query);
@@ -212,6 +234,7 @@ TensorId upipe_backward(Step& step, Kept& kept) {
 
     const TensorId input_gradient = step.attention("gradient of normed input", work.hidden);
     const Bytes weight_row = work.weights(work.model.hidden);
+    QkNormGradients norms(step);
     const View query_weight = step.weight_gradient("gradient of wq", work.parameters.query);
     const View key_weight = step.weight_gradient("gradient of wk and wv", work.parameters.key_value);
     const View value_weight = key_weight + (work.kv_heads * work.model.head_dim * weight_row).value;
@@ -219,7 +242,7 @@ TensorId upipe_backward(Step& step, Kept& kept) {
     TensorId key_sum = no_tensor;
     TensorId value_sum = no_tensor;
     for (std::int64_t stage = 0; stage < stages.count; ++stage) {
-        load_stage(step, stages, stage, held);
+        load_stage(step, stages, stage, true, held);
         const View output_slice = View(kept.output) + stage * stages.query.value;
         const View gradient_slice = View(output_gradient) + stage * stages.query.value;
         const TensorId output = gather_sequence(step, "stage output, my heads", output_slice, stages.query);
@@ -306,6 +329,8 @@ TensorId upipe_backward(Step& step, Kept& kept) {
         };
         const TensorId query_mine = exchange_back("stage gradient of query, my tokens", narrow_query, stages.query);
         rotate_stage(step, stages.query, query_mine, stages.query_width, true);
+        norms.through_query(held.raw_query, query_mine, stages.query);
+        step.release(held.raw_query);
         if (step.traits.adds_input_gradients) step.eager("accumulate input gradient", 2 * work.hidden);
         project_backward(step, "query projection of a stage, input gradient", query_projection(step, stages, stage),
                          query_mine, input_gradient, stage > 0,
@@ -322,6 +347,8 @@ TensorId upipe_backward(Step& step, Kept& kept) {
         const TensorId value_mine =
             exchange_back("chunk gradient of value, my tokens", sums_chunk ? value_sum : value_gradient, stages.key);
         rotate_stage(step, stages.key, key_mine, stages.key_width, true);
+        norms.through_key(held.raw_key, key_mine, stages.key);
+        step.release(held.raw_key);
         const std::int64_t chunk_offset = (stages.key_weight(stage) * weight_row).value;
         project_backward(step, "key projection of a chunk, input gradient",
                          key_projection(step, stages, stage, step.operands.key_weight), key_mine, input_gradient, true,
@@ -332,6 +359,7 @@ TensorId upipe_backward(Step& step, Kept& kept) {
         if (step.traits.adds_input_gradients) step.eager("accumulate input gradient", 4 * work.hidden, 2);
         step.release(key_mine, value_mine);
     }
+    norms.finish();
     step.release(output_gradient, kept.output, kept.lse);
     return input_gradient;
 }
