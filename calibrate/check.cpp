@@ -18,7 +18,8 @@ namespace {
 
 /// What all ranks together computed, in the model's order.
 struct Results {
-    std::vector<double> output, input_gradient, query_weight, key_weight, value_weight, output_weight;
+    std::vector<double> output, input_gradient, query_weight, key_weight, value_weight, output_weight, query_norm,
+        key_norm;
     std::int64_t peak_bytes = 0;
     std::mutex mutex;
 
@@ -28,7 +29,9 @@ struct Results {
           query_weight(reference.query_weight.size()),
           key_weight(reference.key_weight.size()),
           value_weight(reference.value_weight.size()),
-          output_weight(reference.output_weight.size()) {}
+          output_weight(reference.output_weight.size()),
+          query_norm(reference.query_norm.size()),
+          key_norm(reference.key_norm.size()) {}
 };
 
 /// The model's weights as the schedule has them, and the inverse.
@@ -39,6 +42,13 @@ std::vector<float> ordered(const std::vector<float>& whole, const std::vector<st
 }
 void add_ordered(std::vector<double>& whole, const std::vector<float>& part, const std::vector<std::size_t>& order) {
     for (std::size_t i = 0; i < order.size(); ++i) whole[order[i]] += static_cast<double>(part[i]);
+}
+
+/// The gradients of two weights lie behind each other.
+void add_both(std::vector<double>& one, std::vector<double>& other, const std::vector<float>& both) {
+    for (std::size_t i = 0; i < both.size(); ++i) {
+        (i < one.size() ? one[i] : other[i - one.size()]) += static_cast<double>(both[i]);
+    }
 }
 
 std::vector<float> fetch(const Interpreter& interpreter, ComputeDevice& device, TensorId tensor, std::int64_t element) {
@@ -66,6 +76,10 @@ void run_rank(const Workload& work, int ulysses_rank, const CheckReference& refe
             give(step.key_weight, reference.key_weight);
             give(step.value_weight, reference.value_weight);
             give(step.output_weight, ordered(reference.output_weight, output_order));
+            if (!reference.query_norm.empty()) {
+                give(step.query_norm, reference.query_norm);
+                give(step.key_norm, reference.key_norm);
+            }
             give(step.result_gradient, rows.of(reference.result_gradient, work.model.hidden));
             const std::vector<float> table = rotary_table(rows.positions(), static_cast<int>(work.model.head_dim));
             device.upload_bytes(interpreter.address(step.rotary_table), std::as_bytes(std::span(table)));
@@ -77,15 +91,15 @@ void run_rank(const Workload& work, int ulysses_rank, const CheckReference& refe
         const std::vector<float> query_weight = take(step.query_weight_gradient);
         const std::vector<float> key_value_weight = take(step.key_value_weight_gradient);
         const std::vector<float> output_weight = take(step.output_weight_gradient);
+        std::vector<float> qk_norm;
+        if (!reference.query_norm.empty()) qk_norm = take(step.qk_norm_gradient);
         const std::lock_guard lock(results.mutex);
         rows.put(results.output, output, work.model.hidden);
         rows.put(results.input_gradient, input_gradient, work.model.hidden);
         add_ordered(results.query_weight, query_weight, query_order);
         add_ordered(results.output_weight, output_weight, output_order);
-        for (std::size_t i = 0; i < results.key_weight.size(); ++i) {
-            results.key_weight[i] += static_cast<double>(key_value_weight[i]);
-            results.value_weight[i] += static_cast<double>(key_value_weight[results.key_weight.size() + i]);
-        }
+        add_both(results.key_weight, results.value_weight, key_value_weight);
+        add_both(results.query_norm, results.key_norm, qk_norm);
         results.peak_bytes = std::max(results.peak_bytes, interpreter.peak_bytes());
     }
     if (interpreter.live_bytes() != 0) {
@@ -97,7 +111,8 @@ void run_rank(const Workload& work, int ulysses_rank, const CheckReference& refe
 }  // namespace
 
 double CheckErrors::largest() const {
-    return largest_error(std::array{output, input_gradient, query_weight, key_weight, value_weight, output_weight});
+    return largest_error(std::array{output, input_gradient, query_weight, key_weight, value_weight, output_weight,
+                                    query_norm, key_norm});
 }
 
 CheckErrors check(const CheckCase& which, const CheckReference& reference, const DeviceFactory& make_device,
@@ -117,6 +132,10 @@ CheckErrors check(const CheckCase& which, const CheckReference& reference, const
     errors.key_weight = relative_error(results.key_weight, reference.key_weight_gradient);
     errors.value_weight = relative_error(results.value_weight, reference.value_weight_gradient);
     errors.output_weight = relative_error(results.output_weight, reference.output_weight_gradient);
+    if (!reference.query_norm.empty()) {
+        errors.query_norm = relative_error(results.query_norm, reference.query_norm_gradient);
+        errors.key_norm = relative_error(results.key_norm, reference.key_norm_gradient);
+    }
     errors.peak_bytes = results.peak_bytes;
     return errors;
 }

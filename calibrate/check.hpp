@@ -20,7 +20,7 @@ struct CheckCase {
 };
 
 /// Every method at every way to divide `ranks`: ring, ulysses, each usp, upipe at every U, fpdt with two chunk sizes
-/// with and without offload. `element` is 4 for plain arithmetic, 2 on a GPU.
+/// with and without offload. With QK norm, one case of each method. `element` is 4 for plain arithmetic, 2 on a GPU.
 std::vector<CheckCase> check_cases(int ranks, const TransformerShape& model, std::int64_t context,
                                    std::int64_t element);
 
@@ -28,7 +28,8 @@ std::vector<CheckCase> check_cases(int ranks, const TransformerShape& model, std
 struct CheckErrors {
     double output = 0, input_gradient = 0;
     double query_weight = 0, key_weight = 0, value_weight = 0, output_weight = 0;
-    std::int64_t peak_bytes = 0;  ///< of the largest rank
+    double query_norm = 0, key_norm = 0;  ///< 0 without QK norm
+    std::int64_t peak_bytes = 0;          ///< of the largest rank
 
     double largest() const;
 };
@@ -46,6 +47,9 @@ class CheckReference {
     std::vector<float> input, query_weight, key_weight, value_weight, output_weight, result_gradient;
     std::vector<double> output, input_gradient, query_weight_gradient, key_weight_gradient, value_weight_gradient,
         output_weight_gradient;
+    // Empty without QK norm.
+    std::vector<float> query_norm, key_norm;
+    std::vector<double> query_norm_gradient, key_norm_gradient;
 
  private:
     std::int64_t context_;

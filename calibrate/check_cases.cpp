@@ -21,9 +21,9 @@ CheckCase make_case(const std::string& name, const TransformerShape& model, cons
     return {name, make_workload(named, cluster, recipe)};
 }
 
-/// UPipe with the fewest heads per stage and twice as many, FPDT in two chunks, all others.
-bool is_step_case(const Recipe& recipe) {
-    if (recipe.method == Method::upipe) return recipe.heads_per_stage <= 2 * recipe.ulysses;
+/// UPipe with at most `stage_heads` heads of each rank in a stage, FPDT in two chunks, all others.
+bool is_chosen(const Recipe& recipe, int stage_heads) {
+    if (recipe.method == Method::upipe) return recipe.heads_per_stage <= stage_heads * recipe.ulysses;
     return recipe.method != Method::fpdt || 2 * recipe.chunk_tokens.value == recipe.context.value;
 }
 
@@ -40,7 +40,11 @@ std::vector<CheckCase> check_cases(int ranks, const TransformerShape& model, std
 
     std::vector<CheckCase> cases;
     const auto add = [&](const std::string& name, const Recipe& recipe) {
-        cases.push_back(make_case(name, model, recipe));
+        if (model.qk_norm == QkNorm::none) {
+            cases.push_back(make_case(name, model, recipe));
+        } else if (is_chosen(recipe, 1)) {
+            cases.push_back(make_case(name + ", QK norm", model, recipe));
+        }
     };
     for (int ulysses = 1; ulysses <= ranks; ++ulysses) {
         if (ranks % ulysses != 0 || model.kv_heads % ulysses != 0) continue;
@@ -82,11 +86,12 @@ std::vector<CheckCase> step_cases(int ranks, const TransformerShape& model, std:
     std::vector<CheckCase> cases;
     for (const CheckCase& attention : check_cases(ranks, model, context, element)) {
         Recipe recipe = attention.work.recipe;
-        if (!is_step_case(recipe)) continue;
-        const std::string name = "step " + attention.name;
+        if (!is_chosen(recipe, 2)) continue;
+        const std::string name = "step " + attention.name + (model.tied_embeddings ? ", tied" : "");
         recipe.sharding = {ShardingStrategy::fsdp, ranks};
         recipe.tiling.mlp = recipe.tiling.loss = tile;
         cases.push_back(make_case(name, model, recipe));
+        if (model.qk_norm != QkNorm::none) continue;
         recipe.offload.block_inputs = HostPlace::pinned;
         cases.push_back(make_case(name + ", inputs on host", model, recipe));
         if (recipe.method != (ranks == 1 ? Method::ring : Method::ulysses)) continue;

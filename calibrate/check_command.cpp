@@ -15,11 +15,11 @@
 namespace headroom {
 namespace {
 
-/// Both suites with the cases that are asked for, without those that have none left.
+/// All suites with the cases that are asked for, without those that have none left.
 std::vector<CheckSuite> selected_suites(const Selection& selection, const CheckMachine& machine,
                                         const std::vector<int>& ranks) {
     std::vector<CheckSuite> suites;
-    for (CheckSuite suite : {attention_suite(machine, ranks), step_suite(machine, ranks)}) {
+    for (CheckSuite& suite : check_suites(machine, ranks)) {
         std::erase_if(suite.cases, [&](const CheckCase& one) {
             if (!selection.only.empty() && !matches_any(one.name, selection.only)) return true;
             return matches_any(one.name, selection.skip);

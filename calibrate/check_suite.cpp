@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <memory>
+#include <span>
 
 #include "calibrate/check_parts.hpp"
 #include "calibrate/step_check.hpp"
@@ -37,17 +38,22 @@ struct AttentionResult {
     const char *name, *key;
     double CheckErrors::*error;
 };
-constexpr std::array<AttentionResult, 6> attention_results{
+constexpr std::array<AttentionResult, 8> all_attention_results{
     {{"output", "output", &CheckErrors::output},
      {"dx", "input_gradient", &CheckErrors::input_gradient},
      {"dWq", "query_weight_gradient", &CheckErrors::query_weight},
      {"dWk", "key_weight_gradient", &CheckErrors::key_weight},
      {"dWv", "value_weight_gradient", &CheckErrors::value_weight},
-     {"dWo", "output_weight_gradient", &CheckErrors::output_weight}}};
+     {"dWo", "output_weight_gradient", &CheckErrors::output_weight},
+     {"dNq", "query_norm_gradient", &CheckErrors::query_norm},
+     {"dNk", "key_norm_gradient", &CheckErrors::key_norm}}};
+std::span<const AttentionResult> attention_results(const TransformerShape& model) {
+    return std::span(all_attention_results).first(model.qk_norm == QkNorm::none ? 6 : 8);
+}
 
-CheckedCase checked(const CheckErrors& errors) {
+CheckedCase checked(const CheckErrors& errors, const TransformerShape& model) {
     CheckedCase result;
-    for (const AttentionResult& one : attention_results) {
+    for (const AttentionResult& one : attention_results(model)) {
         result.results.push_back({one.name, one.key, errors.*one.error});
     }
     result.peak_bytes = errors.peak_bytes;
@@ -81,34 +87,31 @@ CheckSuite::Column column(const std::string& name) {
     return column(name, [name](const std::string& result) { return result == name; });
 }
 
-}  // namespace
+const char* with_qk_norm(const TransformerShape& model) { return model.qk_norm == QkNorm::none ? "" : " with QK norm"; }
 
-CheckSuite attention_suite(const CheckMachine& machine, const std::vector<int>& ranks) {
-    const TransformerShape& model = machine.model;
+CheckSuite attention_suite(const CheckMachine& machine, const TransformerShape& model, const std::vector<int>& ranks) {
     CheckSuite suite;
     suite.title = fmt::format(
-        "Relative error against attention over {} tokens in double precision, {} heads on {} KV heads of {}",
-        machine.context, model.heads, model.kv_heads, model.head_dim);
+        "Relative error against attention over {} tokens in double precision, {} heads on {} KV heads of {}{}",
+        machine.context, model.heads, model.kv_heads, model.head_dim, with_qk_norm(model));
     suite.subject = "attention and its gradients";
     suite.key = "attention";
-    for (const AttentionResult& one : attention_results) suite.columns.push_back(column(one.name));
+    for (const AttentionResult& one : attention_results(model)) suite.columns.push_back(column(one.name));
     suite.cases = cases_at(ranks, check_cases, model, machine.context, machine.element);
     suite.alone = check_cases(1, model, machine.context, machine.element).front();
     suite.run = [reference = lazily<CheckReference>(model, machine.context)](
                     const CheckCase& which, const DeviceFactory& device, const std::function<void()>& give_up) mutable {
-        return checked(check(which, reference(), device, give_up));
+        return checked(check(which, reference(), device, give_up), which.work.model);
     };
     return suite;
 }
 
-CheckSuite step_suite(const CheckMachine& machine, const std::vector<int>& ranks) {
-    const TransformerShape& model = machine.step_model;
+CheckSuite step_suite(const CheckMachine& machine, const TransformerShape& model, const std::vector<int>& ranks) {
     CheckSuite suite;
     suite.title = fmt::format(
-        "Relative error against a training step of {} blocks over {} tokens in double precision; dW is the worst kind "
-        "of "
-        "weight",
-        model.layers, machine.step_context);
+        "Relative error against a training step of {} blocks{}{} over {} tokens in double precision; dW is the worst "
+        "kind of weight",
+        model.layers, with_qk_norm(model), model.tied_embeddings ? " and tied embeddings" : "", machine.step_context);
     suite.subject = "the loss, the gradients and the update of a training step";
     suite.key = "training step";
     suite.columns = {column("loss"),
@@ -121,6 +124,21 @@ CheckSuite step_suite(const CheckMachine& machine, const std::vector<int>& ranks
         return checked(check_step(which, reference(), device, give_up));
     };
     return suite;
+}
+
+}  // namespace
+
+std::vector<CheckSuite> check_suites(const CheckMachine& machine, const std::vector<int>& ranks) {
+    TransformerShape model = machine.model;
+    TransformerShape step_model = machine.step_model;
+    std::vector<CheckSuite> suites{attention_suite(machine, model, ranks)};
+    model.qk_norm = QkNorm::per_head;
+    suites.push_back(attention_suite(machine, model, ranks));
+    suites.push_back(step_suite(machine, step_model, ranks));
+    step_model.qk_norm = QkNorm::per_head;
+    step_model.tied_embeddings = true;
+    suites.push_back(step_suite(machine, step_model, ranks));
+    return suites;
 }
 
 }  // namespace headroom

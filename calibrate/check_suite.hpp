@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The two tables of `headroom calibrate check`: attention alone, and whole training steps.
+// The tables of `headroom calibrate check`: attention alone, and whole training steps.
 #pragma once
 
 #include <functional>
@@ -37,8 +37,8 @@ struct CheckSuite {
     std::function<CheckedCase(const CheckCase&, const DeviceFactory&, const std::function<void()>& give_up)> run;
 };
 
-/// Every case of attention, or of steps, at each number of `ranks`.
-CheckSuite attention_suite(const CheckMachine& machine, const std::vector<int>& ranks);
-CheckSuite step_suite(const CheckMachine& machine, const std::vector<int>& ranks);
+/// Attention, attention with QK norm, steps, and steps of a model with QK norm and tied embeddings: every case at each
+/// number of `ranks`.
+std::vector<CheckSuite> check_suites(const CheckMachine& machine, const std::vector<int>& ranks);
 
 }  // namespace headroom

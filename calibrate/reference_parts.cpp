@@ -6,6 +6,15 @@
 #include "calibrate/host_device.hpp"
 
 namespace headroom {
+namespace {
+
+double inverse_rms(const double* row, std::size_t width) {
+    double squares = 0;
+    for (std::size_t i = 0; i < width; ++i) squares += row[i] * row[i];
+    return 1.0 / std::sqrt(squares / static_cast<double>(width) + norm_epsilon);
+}
+
+}  // namespace
 
 std::vector<float> random_values(std::int64_t count, double spread, std::uint32_t seed) {
     std::mt19937 random(seed);
@@ -20,6 +29,42 @@ std::vector<float> random_values(std::int64_t count, double spread, std::uint32_
 
 double projection_spread(std::int64_t width) {
     return 1.0 / std::pow(2.0, std::round(std::log2(std::sqrt(static_cast<double>(width)))));
+}
+
+std::vector<float> random_norm(std::int64_t count, std::uint32_t seed) {
+    std::vector<float> values = random_values(count, 1.0, seed);
+    for (float& value : values) value = 1.0F + std::round(16.0F * value) / 128.0F;
+    return values;
+}
+
+ReferenceValues rms_norm(const ReferenceValues& in, std::span<const double> weight) {
+    const std::size_t width = weight.size();
+    ReferenceValues out(in.size());
+    for (std::size_t row = 0; row < in.size(); row += width) {
+        const double scale = inverse_rms(&in[row], width);
+        for (std::size_t i = 0; i < width; ++i) out[row + i] = in[row + i] * scale * weight[i];
+    }
+    return out;
+}
+
+NormGradients rms_norm_gradients(const ReferenceValues& in, std::span<const double> weight,
+                                 const ReferenceValues& gradient) {
+    const std::size_t width = weight.size();
+    NormGradients result{ReferenceValues(in.size()), ReferenceValues(width)};
+    for (std::size_t row = 0; row < in.size(); row += width) {
+        const double scale = inverse_rms(&in[row], width);
+        double dot = 0;
+        for (std::size_t i = 0; i < width; ++i) {
+            dot += gradient[row + i] * weight[i] * in[row + i];
+            result.weight[i] += gradient[row + i] * in[row + i] * scale;
+        }
+        // The scale depends on every element of the row: d scale / d x = -scale^3 x / width.
+        const double slope = scale * scale * scale * dot / static_cast<double>(width);
+        for (std::size_t i = 0; i < width; ++i) {
+            result.in[row + i] = gradient[row + i] * weight[i] * scale - slope * in[row + i];
+        }
+    }
+    return result;
 }
 
 void turn_heads(ReferenceValues& values, std::int64_t rows, std::int64_t width, std::int64_t head_dim, double sign) {

@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "models/transformer.hpp"
@@ -14,6 +15,8 @@ using ReferenceValues = std::vector<double>;
 
 /// About normal, with a deviation of `spread`. Where that is a power of two, bf16 holds the numbers exactly.
 std::vector<float> random_values(std::int64_t count, double spread, std::uint32_t seed);
+/// Weights of a norm: multiples of 1/128 about 1.
+std::vector<float> random_norm(std::int64_t count, std::uint32_t seed);
 /// The power of two next to 1/sqrt(width): weights with this spread keep the variance of their input.
 double projection_spread(std::int64_t width);
 
@@ -63,6 +66,14 @@ ReferenceValues transposed_times(const A& a, const B& b, std::int64_t m, std::in
     }
     return result;
 }
+
+/// RMSNorm of rows as wide as `weight`, and its gradients.
+ReferenceValues rms_norm(const ReferenceValues& in, std::span<const double> weight);
+struct NormGradients {
+    ReferenceValues in, weight;
+};
+NormGradients rms_norm_gradients(const ReferenceValues& in, std::span<const double> weight,
+                                 const ReferenceValues& gradient);
 
 /// Turns the heads of [rows][width] by the angles of their rows' positions, row r standing at position r; `sign` -1
 /// turns them back.

@@ -9,7 +9,8 @@
 namespace headroom {
 
 /// Every method at every way to divide `ranks`, with block inputs on the device and in pinned host memory, FSDP over
-/// all ranks, and one case without checkpoints. The first of one rank is the plainest.
+/// all ranks, and one case without checkpoints. With QK norm, one case of each method. The first of one rank is the
+/// plainest.
 std::vector<CheckCase> step_cases(int ranks, const TransformerShape& model, std::int64_t context, std::int64_t element);
 
 struct NamedError {

@@ -31,45 +31,6 @@ void add(Values& sum, const Values& term) {
     std::transform(sum.begin(), sum.end(), term.begin(), sum.begin(), std::plus<>());
 }
 
-double inverse_rms(const double* row, std::size_t width) {
-    double squares = 0;
-    for (std::size_t i = 0; i < width; ++i) squares += row[i] * row[i];
-    return 1.0 / std::sqrt(squares / static_cast<double>(width) + norm_epsilon);
-}
-
-Values norm(const Values& in, Weight weight) {
-    const std::size_t width = weight.size();
-    Values out(in.size());
-    for (std::size_t row = 0; row < in.size(); row += width) {
-        const double scale = inverse_rms(&in[row], width);
-        for (std::size_t i = 0; i < width; ++i) out[row + i] = in[row + i] * scale * weight[i];
-    }
-    return out;
-}
-
-struct NormGradients {
-    Values in, weight;
-};
-
-NormGradients norm_gradients(const Values& in, Weight weight, const Values& gradient) {
-    const std::size_t width = weight.size();
-    NormGradients result{Values(in.size()), Values(width)};
-    for (std::size_t row = 0; row < in.size(); row += width) {
-        const double scale = inverse_rms(&in[row], width);
-        double dot = 0;
-        for (std::size_t i = 0; i < width; ++i) {
-            dot += gradient[row + i] * weight[i] * in[row + i];
-            result.weight[i] += gradient[row + i] * in[row + i] * scale;
-        }
-        // The scale depends on every element of the row: d scale / d x = -scale^3 x / width.
-        const double slope = scale * scale * scale * dot / static_cast<double>(width);
-        for (std::size_t i = 0; i < width; ++i) {
-            result.in[row + i] = gradient[row + i] * weight[i] * scale - slope * in[row + i];
-        }
-    }
-    return result;
-}
-
 double sigmoid(double x) { return 1.0 / (1.0 + std::exp(-x)); }
 
 /// The weights of one block by name.
@@ -90,6 +51,8 @@ struct BlockPart {
     Weight key() const { return part(flat, at.key, narrow * hidden); }
     Weight value() const { return part(flat, at.value, narrow * hidden); }
     Weight output() const { return part(flat, at.output, hidden * wide); }
+    Weight query_norm() const { return part(flat, at.query_norm, at.key_norm - at.query_norm); }
+    Weight key_norm() const { return part(flat, at.key_norm, at.gate - at.key_norm); }
     Weight residual_norm() const { return part(flat, at.residual_norm, hidden); }
     Weight gate() const { return part(flat, at.gate, ffn * hidden); }
     Weight up() const { return part(flat, at.up, ffn * hidden); }
@@ -123,9 +86,12 @@ class BlockPass {
 
  private:
     void attend() {
-        normed_ = norm(input_, weights_.input_norm());
-        query_ = times_transposed(normed_, weights_.query(), rows_, weights_.wide, weights_.hidden);
-        key_ = times_transposed(normed_, weights_.key(), rows_, weights_.narrow, weights_.hidden);
+        normed_ = rms_norm(input_, weights_.input_norm());
+        raw_query_ = times_transposed(normed_, weights_.query(), rows_, weights_.wide, weights_.hidden);
+        raw_key_ = times_transposed(normed_, weights_.key(), rows_, weights_.narrow, weights_.hidden);
+        const bool norms = model_.qk_norm != QkNorm::none;
+        query_ = norms ? rms_norm(raw_query_, weights_.query_norm()) : raw_query_;
+        key_ = norms ? rms_norm(raw_key_, weights_.key_norm()) : raw_key_;
         value_ = times_transposed(normed_, weights_.value(), rows_, weights_.narrow, weights_.hidden);
         turn_heads(query_, rows_, weights_.wide, model_.head_dim, 1);
         turn_heads(key_, rows_, weights_.narrow, model_.head_dim, 1);
@@ -133,7 +99,7 @@ class BlockPass {
     }
 
     void run_mlp() {
-        normed_residual_ = norm(residual_, weights_.residual_norm());
+        normed_residual_ = rms_norm(residual_, weights_.residual_norm());
         gate_ = times_transposed(normed_residual_, weights_.gate(), rows_, weights_.ffn, weights_.hidden);
         up_ = times_transposed(normed_residual_, weights_.up(), rows_, weights_.ffn, weights_.hidden);
         inner_.resize(gate_.size());
@@ -161,7 +127,7 @@ class BlockPass {
         Values normed_gradient(residual_.size());
         add_product(normed_gradient, gate_gradient, weights_.gate(), rows_, hidden, ffn);
         add_product(normed_gradient, up_gradient, weights_.up(), rows_, hidden, ffn);
-        const NormGradients through = norm_gradients(residual_, weights_.residual_norm(), normed_gradient);
+        const NormGradients through = rms_norm_gradients(residual_, weights_.residual_norm(), normed_gradient);
         put(flat, weights_.at.residual_norm, through.weight);
         return through.in;
     }
@@ -178,6 +144,7 @@ class BlockPass {
             CausalAttention{model_, rows_, query_, key_, value_}.gradients(attended_, attended_gradient);
         turn_heads(of.query, rows_, wide, model_.head_dim, -1);
         turn_heads(of.key, rows_, narrow, model_.head_dim, -1);
+        qk_norm_backward(of, flat);
         put(flat, weights_.at.query, transposed_times(of.query, normed_, wide, hidden, rows_));
         put(flat, weights_.at.key, transposed_times(of.key, normed_, narrow, hidden, rows_));
         put(flat, weights_.at.value, transposed_times(of.value, normed_, narrow, hidden, rows_));
@@ -185,15 +152,28 @@ class BlockPass {
         add_product(normed_gradient, of.query, weights_.query(), rows_, hidden, wide);
         add_product(normed_gradient, of.key, weights_.key(), rows_, hidden, narrow);
         add_product(normed_gradient, of.value, weights_.value(), rows_, hidden, narrow);
-        const NormGradients through = norm_gradients(input_, weights_.input_norm(), normed_gradient);
+        const NormGradients through = rms_norm_gradients(input_, weights_.input_norm(), normed_gradient);
         put(flat, weights_.at.input_norm, through.weight);
         return through.in;
+    }
+
+    /// Gradients of query and key become those before their norms.
+    void qk_norm_backward(CausalGradients& of, Values& flat) const {
+        if (model_.qk_norm == QkNorm::none) return;
+        const auto through = [&](const Values& raw, Weight weight, std::int64_t place, Values& gradient) {
+            NormGradients both = rms_norm_gradients(raw, weight, gradient);
+            put(flat, place, both.weight);
+            gradient = std::move(both.in);
+        };
+        through(raw_query_, weights_.query_norm(), weights_.at.query_norm, of.query);
+        through(raw_key_, weights_.key_norm(), weights_.at.key_norm, of.key);
     }
 
     const TransformerShape& model_;
     BlockPart weights_;
     std::int64_t rows_;
-    Values input_, normed_, query_, key_, value_, attended_, residual_, normed_residual_, gate_, up_, inner_, output_;
+    Values input_, normed_, raw_query_, raw_key_, query_, key_, value_, attended_, residual_, normed_residual_, gate_,
+        up_, inner_, output_;
 };
 
 /// The whole model, forward with all it computes kept, then backward.
@@ -209,7 +189,7 @@ class ModelPass {
         Values hidden = embed();
         for (const Values& flat : weights.blocks) hidden = blocks_.emplace_back(model, flat, hidden).output();
         last_ = hidden;
-        normed_ = norm(last_, final_norm());
+        normed_ = rms_norm(last_, final_norm());
         probabilities_ = times_transposed(normed_, head(), rows_, model.vocabulary, model.hidden);
         normalise();
     }
@@ -219,11 +199,12 @@ class ModelPass {
     ModelWeights backward() const {
         ModelWeights gradients = weights_like(model_);
         const Values logit_gradient = gradient_of_logits();
+        // Where the head is the embedding, that adds its own part below.
         put(gradients.root, at_.head,
             transposed_times(logit_gradient, normed_, model_.vocabulary, model_.hidden, rows_));
         Values normed_gradient(normed_.size());
         add_product(normed_gradient, logit_gradient, head(), rows_, model_.hidden, model_.vocabulary);
-        const NormGradients through = norm_gradients(last_, final_norm(), normed_gradient);
+        const NormGradients through = rms_norm_gradients(last_, final_norm(), normed_gradient);
         put(gradients.root, at_.final_norm, through.weight);
         Values gradient = through.in;
         for (std::size_t i = blocks_.size(); i-- > 0;) gradient = blocks_[i].backward(gradient, gradients.blocks[i]);
@@ -296,21 +277,14 @@ StepTokens random_tokens(std::int64_t vocabulary, std::int64_t context) {
     return text;
 }
 
-/// Multiples of 1/128 about 1.
-std::vector<float> random_norm(std::int64_t count, std::uint32_t seed) {
-    std::vector<float> values = random_values(count, 1.0, seed);
-    for (float& value : values) value = 1.0F + std::round(16.0F * value) / 128.0F;
-    return values;
-}
-
 ModelWeights random_weights(const TransformerShape& model) {
     ModelWeights weights = weights_like(model);
     std::uint32_t seed = 10;
     for (const WeightKind& kind : weight_kinds(model)) {
-        const bool is_norm = kind.size == model.hidden;
         for (const std::span<double> to : kind.in(weights)) {
-            const std::vector<float> from = is_norm ? random_norm(kind.size, ++seed)
-                                                    : random_values(kind.size, projection_spread(kind.inputs), ++seed);
+            const std::vector<float> from = kind.inputs == 0
+                                                ? random_norm(kind.size, ++seed)
+                                                : random_values(kind.size, projection_spread(kind.inputs), ++seed);
             std::copy(from.begin(), from.end(), to.begin());
         }
     }
@@ -351,18 +325,23 @@ std::vector<WeightKind> weight_kinds(const TransformerShape& model) {
     const RootWeights root = root_weights_of(work);
     const std::int64_t hidden = model.hidden;
     const std::int64_t table = model.vocabulary * hidden;
-    return {{"input norm", true, block.input_norm, hidden, 1},
-            {"wq", true, block.query, model.query_width() * hidden, hidden},
-            {"wk", true, block.key, model.kv_width() * hidden, hidden},
-            {"wv", true, block.value, model.kv_width() * hidden, hidden},
-            {"wo", true, block.output, hidden * model.query_width(), model.query_width()},
-            {"residual norm", true, block.residual_norm, hidden, 1},
-            {"gate", true, block.gate, model.ffn * hidden, hidden},
-            {"up", true, block.up, model.ffn * hidden, hidden},
-            {"down", true, block.down, hidden * model.ffn, model.ffn},
-            {"embedding", false, root.embedding, table, 1},
-            {"final norm", false, root.final_norm, hidden, 1},
-            {"head", false, root.head, table, hidden}};
+    const bool tied = model.tied_embeddings;
+    std::vector<WeightKind> kinds{{"input norm", true, block.input_norm, hidden, 0},
+                                  {"wq", true, block.query, model.query_width() * hidden, hidden},
+                                  {"wk", true, block.key, model.kv_width() * hidden, hidden},
+                                  {"wv", true, block.value, model.kv_width() * hidden, hidden},
+                                  {"wo", true, block.output, hidden * model.query_width(), model.query_width()},
+                                  {"residual norm", true, block.residual_norm, hidden, 0},
+                                  {"gate", true, block.gate, model.ffn * hidden, hidden},
+                                  {"up", true, block.up, model.ffn * hidden, hidden},
+                                  {"down", true, block.down, hidden * model.ffn, model.ffn},
+                                  {"embedding", false, root.embedding, table, tied ? hidden : 1},
+                                  {"final norm", false, root.final_norm, hidden, 0}};
+    if (!tied) kinds.push_back({"head", false, root.head, table, hidden});
+    if (model.qk_norm == QkNorm::none) return kinds;
+    kinds.push_back({"query norm", true, block.query_norm, model.qk_norm_width(model.heads), 0});
+    kinds.push_back({"key norm", true, block.key_norm, model.qk_norm_width(model.kv_heads), 0});
+    return kinds;
 }
 
 double step_loss(const TransformerShape& model, const StepTokens& text, const ModelWeights& weights) {

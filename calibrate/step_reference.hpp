@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // One training step of a small model over one whole sequence, in double precision: the loss, the gradients of all
-// weights, and AdamW. Blocks of RMSNorm, grouped attention with rotary embedding, residual, RMSNorm, gated MLP,
-// residual, between an embedding and a final norm with an untied head; the loss is the mean over the tokens.
+// weights, and AdamW. Blocks of RMSNorm, grouped attention with rotary embedding (and QK norm before it), residual,
+// RMSNorm, gated MLP, residual, between an embedding and a final norm with a head, tied or not; the loss is the mean
+// over the tokens.
 #pragma once
 
 #include <span>
@@ -24,13 +25,14 @@ struct WeightKind {
     const char* name;
     bool of_block;
     std::int64_t offset, size;  ///< in elements of the flat block or root
-    std::int64_t inputs;        ///< columns of a matrix that is multiplied with; 1 for norms and the embedding
+    std::int64_t inputs;        ///< columns of a matrix that is multiplied with; 1 for an embedding alone, 0 for norms
 
     /// Its elements in `weights`, block by block.
     std::vector<std::span<double>> in(ModelWeights& weights) const;
     std::vector<std::span<const double>> in(const ModelWeights& weights) const;
 };
-/// input norm, wq, wk, wv, wo, residual norm, gate, up, down, embedding, final norm, head.
+/// input norm, wq, wk, wv, wo, residual norm, gate, up, down, embedding, final norm; an untied head; query and key
+/// norm.
 std::vector<WeightKind> weight_kinds(const TransformerShape& model);
 
 /// One sequence, and the token that follows each of its tokens.

@@ -18,7 +18,7 @@ std::string attention_not_described(const Workload& work) {
     if (recipe.method == Method::native) return "native context parallel";
     if (recipe.method == Method::upipe && recipe.ring > 1) return "upipe over a ring";
     if (recipe.batch > 1) return "more than one sequence";
-    if (model.qk_norm != QkNorm::none) return "a model with QK norm";
+    if (model.qk_norm == QkNorm::full_width) return "a model with QK norm over all heads at once";
     if (model.qkv_bias || model.output_bias) return "a model with biases in attention";
     if (model.rotary_fraction != 1.0 || model.learned_positions > 0) {
         return "a model without rotary embedding of whole heads";
@@ -47,6 +47,10 @@ AttentionStep build_attention_step(const Workload& work, Schedule& schedule, boo
     outside.value_weight = given("wv", work.weights(work.parameters.key_value / 2));
     outside.output_weight = given("wo", work.weights(work.parameters.output));
     outside.result_gradient = given("gradient of attention result", work.hidden);
+    if (work.model.qk_norm != QkNorm::none) {
+        outside.query_norm = given("norm of query", work.weights(work.model.head_dim));
+        outside.key_norm = given("norm of key", work.weights(work.model.head_dim));
+    }
     outside.rotary_table = given("rotary table", {4 * work.tokens * work.model.head_dim});
     Operands& operands = step.operands;
     operands.input = outside.input;
@@ -55,6 +59,8 @@ AttentionStep build_attention_step(const Workload& work, Schedule& schedule, boo
     operands.value_weight = outside.value_weight;
     operands.output_weight = outside.output_weight;
     operands.result_gradient = outside.result_gradient;
+    operands.query_norm = outside.query_norm;
+    operands.key_norm = outside.key_norm;
     operands.rotary_table = outside.rotary_table;
     if (work.recipe.checkpointing == Checkpointing::full) {
         to.segment("forward", Phase::forward);
@@ -65,12 +71,15 @@ AttentionStep build_attention_step(const Workload& work, Schedule& schedule, boo
     outside.result = kept.result;
     to.segment("backward", Phase::backward);
     outside.input_gradient = attention_backward(step, kept);
-    outside.output_weight_gradient = gradients.at(0);
-    outside.query_weight_gradient = gradients.at(1);
-    outside.key_value_weight_gradient = gradients.at(2);
+    auto made = gradients.begin();
+    outside.output_weight_gradient = *made++;
+    if (work.model.qk_norm != QkNorm::none) outside.qk_norm_gradient = *made++;
+    outside.query_weight_gradient = *made++;
+    outside.key_value_weight_gradient = *made++;
     to.segment("teardown", Phase::optimizer);
     to.release(outside.input, outside.query_weight, outside.key_weight, outside.value_weight, outside.output_weight,
                outside.result_gradient, outside.rotary_table, outside.result, outside.input_gradient);
+    step.release(outside.query_norm, outside.key_norm);
     for (const TensorId tensor : gradients) to.release(tensor);
     to.finish();
     return outside;

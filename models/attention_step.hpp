@@ -16,6 +16,8 @@ namespace headroom {
 struct AttentionStep {
     TensorId input, query_weight, key_weight, value_weight, output_weight, result_gradient, rotary_table;
     TensorId result, input_gradient, query_weight_gradient, key_value_weight_gradient, output_weight_gradient;
+    // With QK norm; the gradients of both weights lie behind each other.
+    TensorId query_norm = ~TensorId{0}, key_norm = ~TensorId{0}, qk_norm_gradient = ~TensorId{0};
 };
 
 /// Segments: setup, forward (as a checkpointed block runs it first, when the recipe has checkpoints), recompute,

@@ -108,13 +108,13 @@ struct SliceExponent {
     std::int32_t heads;
 };
 
-/// out = in / rms(in) * weight, row by row.
+/// out = in / rms(in) * weight, row by row. `out` may lie over `in`.
 struct Norm {
     View in, weight, out;
     std::int64_t rows, width;
 };
 
-/// `weight_gradient` (narrow) is the sum over the rows.
+/// `weight_gradient` (narrow) is the sum over the rows. `in_gradient` may lie over `gradient`.
 struct NormBackward {
     View in, weight, gradient, in_gradient, weight_gradient;
     std::int64_t rows, width;

@@ -60,6 +60,8 @@ void TrainingStep::give_operands(View block_input) {
     operands.key_weight = weight(weights_, at.key);
     operands.value_weight = weight(weights_, at.value);
     operands.output_weight = weight(weights_, at.output);
+    operands.query_norm = weight(weights_, at.query_norm);
+    operands.key_norm = weight(weights_, at.key_norm);
     operands.rotary_table = outside_->rotary_table;
 }
 
@@ -260,7 +262,6 @@ std::string not_described(const Workload& work) {
     if (recipe.tiling.mlp.kind == Tiling::Kind::off) return "an untiled MLP";
     if (recipe.tiling.loss.kind == Tiling::Kind::off) return "an untiled loss";
     if (model.norm != NormKind::rms || !work.gated()) return "a model without RMSNorm and gated MLP";
-    if (model.tied_embeddings) return "a model with tied embeddings";
     if (block_weights_of(work).size != work.parameters.block() ||
         root_weights_of(work).size != work.parameters.root()) {
         return "a model with other weights than a Llama's";

@@ -55,13 +55,17 @@ void TrainingStep::reduce_block(const BlockRole& role) {
     to_.memory_bound("copy in gradients", MemoryKernel::copy, block_weights(), reduced(parameters));
     if (described()) {
         const BlockWeights at = block_weights_of(work_);
-        const auto& made = weight_gradients_;  // in the order of block_backward
-        copy_in({{made.at(0), at.gate, at.size - at.gate},
-                 {made.at(1), at.residual_norm, work_.model.hidden},
-                 {made.at(2), at.output, work_.parameters.output},
-                 {made.at(3), at.query, work_.parameters.query},
-                 {made.at(4), at.key, work_.parameters.key_value},
-                 {made.at(5), at.input_norm, work_.model.hidden}},
+        auto made = weight_gradients_.begin();  // in the order of block_backward
+        copy_in({{*made++, at.gate, at.size - at.gate},
+                 {*made++, at.residual_norm, work_.model.hidden},
+                 {*made++, at.output, work_.parameters.output}},
+                reduce_input_);
+        if (work_.model.qk_norm != QkNorm::none) {
+            copy_in({{*made++, at.query_norm, work_.model.qk_norm_weights()}}, reduce_input_);
+        }
+        copy_in({{*made++, at.query, work_.parameters.query},
+                 {*made++, at.key, work_.parameters.key_value},
+                 {*made++, at.input_norm, work_.model.hidden}},
                 reduce_input_);
     }
     for (const TensorId tensor : weight_gradients_) to_.release(tensor);
@@ -130,6 +134,7 @@ void TrainingStep::finish_backward() {
     to_.release(gradient_);
     if (work_.model.tied_embeddings) {
         step_.eager("add gradients of tied table", 3 * work_.weights(table));
+        to_.computes(AddTo{loss_kept_.weight_gradient, embedding, table, false});
         to_.release(embedding);
         embedding = no_tensor;
     }
@@ -143,10 +148,10 @@ void TrainingStep::finish_backward() {
     to_.memory_bound("copy in gradients", MemoryKernel::copy, root_weights(), reduced(count.root()));
     if (described()) {
         const RootWeights at = root_weights_of(work_);
-        copy_in({{embedding, at.embedding, table},
-                 {final_norm_gradient_, at.final_norm, work_.model.hidden},
-                 {loss_kept_.weight_gradient, at.head, table}},
-                input);
+        if (embedding != no_tensor) copy_in({{embedding, at.embedding, table}}, input);
+        copy_in(
+            {{final_norm_gradient_, at.final_norm, work_.model.hidden}, {loss_kept_.weight_gradient, at.head, table}},
+            input);
     }
     // The loss node still holds the head's gradient here.
     step_.release(embedding, final_norm_gradient_);

@@ -15,9 +15,7 @@ ParameterCount count_parameters(const TransformerShape& model) {
     count.mlp = (wide_matrices + 1) * model.hidden * model.ffn;
     if (model.mlp_bias) count.mlp += wide_matrices * model.ffn + model.hidden;
 
-    count.norms = model.norms_per_block * norm_width * model.hidden;
-    if (model.qk_norm == QkNorm::per_head) count.norms += 2 * model.head_dim;
-    if (model.qk_norm == QkNorm::full_width) count.norms += model.query_width() + model.kv_width();
+    count.norms = model.norms_per_block * norm_width * model.hidden + model.qk_norm_weights();
 
     count.embedding = (model.vocabulary + model.learned_positions) * model.hidden;
     count.final_norm = norm_width * model.hidden;

@@ -43,6 +43,12 @@ struct TransformerShape {
     std::int64_t group() const { return heads / kv_heads; }        ///< g, queries per KV head
     std::int64_t query_width() const { return heads * head_dim; }  ///< H*d
     std::int64_t kv_width() const { return kv_heads * head_dim; }  ///< Hkv*d
+    /// Weights of the norm of queries or of keys, which have `of_heads` heads.
+    std::int64_t qk_norm_width(std::int64_t of_heads) const {
+        if (qk_norm == QkNorm::none) return 0;
+        return qk_norm == QkNorm::per_head ? head_dim : of_heads * head_dim;
+    }
+    std::int64_t qk_norm_weights() const { return qk_norm_width(heads) + qk_norm_width(kv_heads); }
 };
 
 struct Transformer : TransformerShape {

@@ -8,7 +8,9 @@ namespace headroom {
 
 /// Of one block.
 struct BlockWeights {
-    std::int64_t input_norm, query, key, value, output, residual_norm, gate, up, down, size;
+    std::int64_t input_norm, query, key, value, output, residual_norm;
+    std::int64_t query_norm, key_norm;  ///< empty without QK norm
+    std::int64_t gate, up, down, size;
 };
 inline BlockWeights block_weights_of(const Workload& work) {
     const TransformerShape& model = work.model;
@@ -25,6 +27,8 @@ inline BlockWeights block_weights_of(const Workload& work) {
     at.value = take(model.kv_width() * model.hidden);
     at.output = take(model.hidden * model.query_width());
     at.residual_norm = take(model.hidden);
+    at.query_norm = take(model.qk_norm_width(model.heads));
+    at.key_norm = take(model.qk_norm_width(model.kv_heads));
     at.gate = take(model.ffn * model.hidden);
     at.up = take(model.ffn * model.hidden);
     at.down = take(model.hidden * model.ffn);
@@ -32,13 +36,15 @@ inline BlockWeights block_weights_of(const Workload& work) {
     return at;
 }
 
-/// Of what stands around the blocks.
+/// Of what stands around the blocks. A tied head is the embedding.
 struct RootWeights {
     std::int64_t embedding, final_norm, head, size;
 };
 inline RootWeights root_weights_of(const Workload& work) {
     const std::int64_t table = work.model.vocabulary * work.model.hidden;
-    return {0, table, table + work.model.hidden, 2 * table + work.model.hidden};
+    const std::int64_t behind = table + work.model.hidden;
+    if (work.model.tied_embeddings) return {0, table, 0, behind};
+    return {0, table, behind, behind + table};
 }
 
 }  // namespace headroom

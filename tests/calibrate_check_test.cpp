@@ -31,7 +31,19 @@ TransformerShape small_model() {
     return model;
 }
 
+TransformerShape with_qk_norm(TransformerShape model) {
+    model.qk_norm = QkNorm::per_head;
+    return model;
+}
+
 constexpr std::int64_t context = 96;
+
+/// With and without QK norm.
+std::vector<CheckCase> all_cases(int ranks) {
+    std::vector<CheckCase> cases = check_cases(ranks, small_model(), context, 4);
+    for (CheckCase& one : check_cases(ranks, with_qk_norm(small_model()), context, 4)) cases.push_back(std::move(one));
+    return cases;
+}
 
 CheckErrors errors_on_host(const CheckCase& which, const CheckReference& reference) {
     HostRanks ranks(which.work.recipe.ulysses, which.work.recipe.ring);
@@ -41,12 +53,16 @@ CheckErrors errors_on_host(const CheckCase& which, const CheckReference& referen
 }
 
 TEST_CASE("every method's output and gradients are those of attention, on 1 to 4 ranks") {
-    const CheckReference reference(small_model(), context);
+    const CheckReference plain(small_model(), context);
+    const CheckReference normed(with_qk_norm(small_model()), context);
     for (const int ranks : {1, 2, 3, 4}) {
-        for (const CheckCase& which : check_cases(ranks, small_model(), context, 4)) {
+        for (const CheckCase& which : all_cases(ranks)) {
             CAPTURE(ranks);
             CAPTURE(which.name);
-            const CheckErrors errors = errors_on_host(which, reference);
+            const bool norms = which.work.model.qk_norm != QkNorm::none;
+            const CheckErrors errors = errors_on_host(which, norms ? normed : plain);
+            CHECK((errors.query_norm > 0) == norms);
+            CHECK((errors.key_norm > 0) == norms);
             CAPTURE(errors.output);
             CAPTURE(errors.input_gradient);
             CAPTURE(errors.query_weight);
@@ -130,7 +146,7 @@ TEST_CASE("a launch that does not say what it computes cannot be run") {
 
 TEST_CASE("streams of every method that moves data wait for each other: without their waits the check fails") {
     for (const int ranks : {1, 2}) {
-        for (const CheckCase& which : check_cases(ranks, small_model(), context, 4)) {
+        for (const CheckCase& which : all_cases(ranks)) {
             Schedule schedule;
             Workload work = which.work;
             if (work.recipe.ring > 1) work.ring_rank = 1;
@@ -159,7 +175,7 @@ TEST_CASE("streams of every method that moves data wait for each other: without 
 
 TEST_CASE("a schedule written to be run has the bytes of the one that is planned") {
     for (const int ranks : {1, 2, 4}) {
-        for (const CheckCase& which : check_cases(ranks, small_model(), context, 4)) {
+        for (const CheckCase& which : all_cases(ranks)) {
             CAPTURE(ranks);
             CAPTURE(which.name);
             Schedule described, planned;
@@ -176,7 +192,7 @@ TEST_CASE("a schedule written to be run has the bytes of the one that is planned
 }
 
 TEST_CASE("what a launch computes is as large as the plan has it") {
-    for (const CheckCase& which : check_cases(4, small_model(), context, 4)) {
+    for (const CheckCase& which : all_cases(4)) {
         CAPTURE(which.name);
         Schedule schedule;
         Workload work = which.work;
@@ -219,8 +235,11 @@ TEST_CASE("what cannot be run is refused by name") {
     work.recipe.implementation = Implementation::untied_ulysses;
     CHECK(complaint(work).find("the untied-ulysses implementation cannot be run") != std::string::npos);
     work = ring.work;
-    work.model.qk_norm = QkNorm::per_head;
-    CHECK(complaint(work).find("QK norm") != std::string::npos);
+    work.model.qk_norm = QkNorm::full_width;
+    CHECK(complaint(work).find("QK norm over all heads at once") != std::string::npos);
+    work = ring.work;
+    work.model.qkv_bias = true;
+    CHECK(complaint(work).find("biases") != std::string::npos);
     work = ring.work;
     work.recipe.batch = 2;
     CHECK(complaint(work).find("more than one sequence") != std::string::npos);
@@ -296,6 +315,11 @@ TEST_CASE("the cases of four ranks are all the ways to divide them") {
                                             "fpdt, 1 chunk", "fpdt, 1 chunk offloaded", "fpdt, 2 chunks",
                                             "fpdt, 2 chunks offloaded", "fpdt, 3 chunks", "fpdt, 3 chunks offloaded",
                                             "fpdt, 4 chunks", "fpdt, 4 chunks offloaded"});
+    names.clear();
+    for (const CheckCase& which : check_cases(4, with_qk_norm(small_model()), context, 4)) names.push_back(which.name);
+    CHECK(names == std::vector<std::string>{"ring, QK norm", "usp 2x2, QK norm", "ulysses, QK norm",
+                                            "upipe, U = 4 of 8, QK norm", "fpdt, 2 chunks, QK norm",
+                                            "fpdt, 2 chunks offloaded, QK norm"});
 }
 
 }  // namespace

@@ -106,7 +106,9 @@ TEST_CASE("a described step has the peak, the launches and the work of the plann
             CAPTURE(to_string(method));
             CAPTURE(context);
             check_same(lean_workload(method, context, 8, "llama3-8b"));
+            check_same(lean_workload(method, context, 8, "qwen3-0.6b"));  // QK norm, tied embeddings
         }
+        check_same(lean_workload(method, 131072, 8, "qwen3-32b"));  // heads wider than hidden; tiles divide the rows
     }
 }
 
@@ -129,10 +131,13 @@ TEST_CASE("what has no description is named") {
     CHECK(reason(
               Method::ulysses, [](Settings& s) { s.implementation = Implementation::untied_ulysses; }, "llama3-8b") ==
           "the untied-ulysses implementation");
-    CHECK(reason(Method::ulysses, {}, "qwen3-32b") == "a model with QK norm");
+    const Workload biased = lean_workload(Method::ulysses, 131072, 4, "qwen2.5-7b");
+    CHECK(not_described(biased) == "a model with biases in attention");
+    Workload normed = lean_workload(Method::ulysses, 131072, 8, "qwen3-32b");
+    normed.model.qk_norm = QkNorm::full_width;
+    CHECK(not_described(normed) == "a model with QK norm over all heads at once");
     Schedule schedule;
-    CHECK_THROWS_WITH_AS(build_described_step(lean_workload(Method::ulysses, 131072, 8, "qwen3-32b"), schedule),
-                         doctest::Contains("QK norm"), Error);
+    CHECK_THROWS_WITH_AS(build_described_step(biased, schedule), doctest::Contains("biases in attention"), Error);
 }
 
 }  // namespace headroom

@@ -14,6 +14,8 @@
 
 #include <array>
 
+#include "models/methods/qk_norm.hpp"
+
 namespace headroom {
 
 namespace fpdt {
@@ -94,6 +96,10 @@ OwnChunk load_chunk(Step& step, const Layout& layout, std::int64_t i) {
     step.to.computes(forward_product(step, of[0], query));
     step.to.computes(forward_product(step, of[1], key));
     step.to.computes(forward_product(step, of[2], value));
+    if (has_lean_qk_norm(step)) {
+        norm_heads(step, query, step.operands.query_norm, query, chunks.query);
+        norm_heads(step, key, step.operands.key_norm, key, chunks.key);
+    }
     step.eager("rotary embedding", 2 * (chunks.query + chunks.key), 2);
     turn(step, chunks, i, query, key, false);
     if (!alone) {

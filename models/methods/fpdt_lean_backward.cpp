@@ -4,6 +4,7 @@
 #include <array>
 
 #include "models/methods/fpdt_lean.hpp"
+#include "models/methods/qk_norm.hpp"
 
 namespace headroom {
 
@@ -121,9 +122,27 @@ void accumulate(const Backward& run, const QueryChunk& chunk, View key, View val
 
 struct WeightGradients {
     View query, key, value;
+    QkNormGradients& norms;
 };
 
-/// dq, dk, dv of chunk i back through all-to-all, rotary and the QKV weights.
+/// Back through the QK norm of a chunk. What the norm had read is projected once more: that takes less time than its
+/// way to the host and back, and no memory there.
+void normalise_back(const Backward& run, const std::array<Projection, 3>& of, View query, View key,
+                    QkNormGradients& norms) {
+    Step& step = run.step;
+    if (!has_lean_qk_norm(step)) return;
+    const Chunks& chunks = run.layout.chunks;
+    const TensorId raw_query = step.attention("chunk query before its norm", chunks.query);
+    project(step, "query projection of a chunk, again", of[0], raw_query);
+    norms.through_query(raw_query, query, chunks.query);
+    step.release(raw_query);
+    const TensorId raw_key = step.attention("chunk key before its norm", chunks.key);
+    project(step, "key projection of a chunk, again", of[1], raw_key);
+    norms.through_key(raw_key, key, chunks.key);
+    step.release(raw_key);
+}
+
+/// dq, dk, dv of chunk i back through all-to-all, rotary, QK norm and the QKV weights.
 void project_chunk(const Backward& run, std::int64_t i, TensorId query, View key_sums, View input, View input_gradient,
                    const WeightGradients& weights) {
     Step& step = run.step;
@@ -148,6 +167,7 @@ void project_chunk(const Backward& run, std::int64_t i, TensorId query, View key
     turn(step, chunks, i, my_query, my_key, true);
     const std::int64_t columns = work.model.query_width() + 2 * kv_columns(work);
     const auto of = projections(step, chunks, input);
+    normalise_back(run, of, my_query, my_key, weights.norms);
     step.to.gemm("QKV projection of a chunk, input gradient", chunks.rows, work.model.hidden, columns);
     step.to.computes(input_product(step, of[0], my_query, input_gradient, false));
     step.to.computes(input_product(step, of[1], my_key, input_gradient, true));
@@ -206,10 +226,11 @@ TensorId fpdt_lean_backward(Step& step, Kept& kept) {
     const TensorId output_gradient = output_projection_backward(step, kept.projected, work.recipe.ulysses, true, count);
     run.output_gradient = output_gradient;
     const TensorId input_gradient = step.attention("gradient of normed input", work.hidden);
+    QkNormGradients norms(step);
     const View query_weight = step.weight_gradient("gradient of wq", work.parameters.query);
     const View key_weight = step.weight_gradient("gradient of wk and wv", work.parameters.key_value);
-    const WeightGradients weights{query_weight, key_weight,
-                                  key_weight + work.weights(kv_columns(work) * work.model.hidden).value};
+    const View value_weight = key_weight + work.weights(kv_columns(work) * work.model.hidden).value;
+    const WeightGradients weights{query_weight, key_weight, value_weight, norms};
     for (std::int64_t i = 0; i < count; ++i) {
         const TensorId key_sums = step.attention("gradients of key and value, fp32", 4 * chunks.key);
         if (offload) {
@@ -267,6 +288,7 @@ TensorId fpdt_lean_backward(Step& step, Kept& kept) {
         project_chunk(run, i, query, key_sums, input, View(input_gradient) + i * chunks.hidden.value, weights);
         step.release(normed, key_sums);
     }
+    norms.finish();
     step.release(kept.query, kept.key, kept.value, kept.output, kept.lse, kept.key_raw, run.gradients, run.query_sums,
                  output_gradient);
     return input_gradient;

@@ -18,6 +18,7 @@ struct Operands {
     View input;                                                  ///< the normed hidden state [rows][D]
     View query_weight, key_weight, value_weight, output_weight;  ///< [out][in]
     View result_gradient;                                        ///< gradient of the attention result [rows][D]
+    View query_norm, key_norm;                                   ///< weights of the QK norm, [d]
     View rotary_table;                                           ///< fp32 [rows][d/2][2] of the rank's rows
     // Of the block around it:
     View block_input;                          ///< [rows][D]
@@ -69,8 +70,8 @@ struct Kept {
     TensorId key = no_tensor;
     TensorId value = no_tensor;
     TensorId query_raw = no_tensor;  ///< before the QK norm
-    TensorId key_raw = no_tensor;
-    TensorId output = no_tensor;  ///< of the kernel
+    TensorId key_raw = no_tensor;    ///< with FPDT, what is on the host
+    TensorId output = no_tensor;     ///< of the kernel
     TensorId lse = no_tensor;
     TensorId projected = no_tensor;  ///< input of the output projection
     TensorId result = no_tensor;     ///< attention output, hidden wide; the block owns it

@@ -8,59 +8,13 @@
 //     y = permute(out) Wo                            stages take one head from each KV group
 //
 // Backward recomputes q, k, v of each stage, so a stage's buffers are all that attention ever holds beside x and out.
-#include <algorithm>
 #include <array>
 
-#include "models/methods/method.hpp"
+#include "models/methods/qk_norm.hpp"
+#include "models/methods/upipe_stages.hpp"
 
 namespace headroom {
 namespace {
-
-/// How the heads fall into stages (section 1.1 of the method notes, for any U).
-struct Stages {
-    std::int64_t count;        ///< pi = H/U
-    std::int64_t reuse;        ///< stages that share one K/V chunk
-    std::int64_t kv_heads;     ///< KV heads of a chunk
-    Bytes query;               ///< u: one stage of Q on a rank
-    Bytes key;                 ///< one chunk of K
-    Bytes lse;                 ///< log-sum-exp of one stage
-    std::int64_t query_width;  ///< columns of Wq that a stage uses
-    std::int64_t key_width;
-    std::int64_t group;  ///< query heads per KV head inside the kernel
-    bool single_head;    ///< one head on each rank: views need no copy
-
-    std::int64_t query_weight(std::int64_t stage) const { return stage * query_width; }  ///< first row of Wq
-    std::int64_t key_weight(std::int64_t stage) const { return stage / reuse * key_width; }
-    bool loads_chunk(std::int64_t stage) const { return stage % reuse == 0; }
-    bool drops_chunk(std::int64_t stage) const { return stage % reuse == reuse - 1; }
-};
-
-Stages stages_of(const Workload& work) {
-    const std::int64_t heads = work.recipe.heads_per_stage;
-    Stages stages{};
-    stages.count = work.model.heads / heads;
-    stages.kv_heads = std::min(heads, work.kv_heads);
-    stages.reuse = stages.count / (work.kv_heads / stages.kv_heads);
-    stages.query = work.query / stages.count;
-    stages.key = work.key / (work.kv_heads / stages.kv_heads);
-    stages.lse = work.lse / stages.count;
-    stages.query_width = heads * work.model.head_dim;
-    stages.key_width = stages.kv_heads * work.model.head_dim;
-    stages.group = heads / stages.kv_heads;
-    stages.single_head = heads == work.recipe.ulysses && work.recipe.batch == 1;
-    return stages;
-}
-
-Attention stage_kernel(const Workload& work, const Stages& stages, bool backward) {
-    return {.query_len = work.ring_tokens(),
-            .key_len = work.ring_tokens(),
-            .heads = static_cast<std::int32_t>(stages.query_width / work.model.head_dim / work.recipe.ulysses),
-            .kv_heads = static_cast<std::int32_t>(stages.kv_heads / work.recipe.ulysses),
-            .head_dim = static_cast<std::int32_t>(work.model.head_dim),
-            .batch = static_cast<std::int32_t>(work.recipe.batch),
-            .causal = true,
-            .backward = backward};
-}
 
 /// `tensor` holds `columns` of q or k in blocks; `back` turns a gradient.
 void rotate_stage(Step& step, Bytes bytes, View tensor, std::int64_t columns, bool back) {
@@ -95,10 +49,34 @@ Projection key_projection(const Step& step, const Stages& stages, std::int64_t s
 
 struct StageTensors {
     TensorId query = no_tensor, key = no_tensor, value = no_tensor;
+    TensorId raw_query = no_tensor, raw_key = no_tensor;  ///< before the QK norm, my tokens; only in backward
 };
 
-/// Projects, rotates and exchanges one stage; K and V only where a chunk begins. Used by forward and backward.
-void load_stage(Step& step, const Stages& stages, std::int64_t stage, StageTensors& held) {
+/// QK norm of a stage's query and, where there is one, key: in place, or into other tensors that take their names.
+void normalise_stage(Step& step, const Stages& stages, bool backward, TensorId& query, TensorId& key,
+                     StageTensors& held) {
+    const bool chunk = key != no_tensor;
+    if (!has_lean_qk_norm(step)) {
+        if (step.work.model.qk_norm == QkNorm::none) return;
+        const Bytes normed = chunk ? stages.query + stages.key : stages.query;
+        step.to.memory_bound("QK norm", MemoryKernel::norm_forward, normed, normed);
+        return;
+    }
+    const auto norm = [&](const char* name, TensorId& tensor, TensorId& raw, View weight, Bytes bytes) {
+        const TensorId from = tensor;
+        if (backward) {
+            raw = from;
+            tensor = step.attention(name, bytes);
+        }
+        norm_heads(step, from, weight, tensor, bytes);
+    };
+    norm("normed stage query", query, held.raw_query, step.operands.query_norm, stages.query);
+    if (chunk) norm("normed stage key", key, held.raw_key, step.operands.key_norm, stages.key);
+}
+
+/// Projects, norms, rotates and exchanges one stage; K and V only where a chunk begins. `backward` keeps what the QK
+/// norm reads.
+void load_stage(Step& step, const Stages& stages, std::int64_t stage, bool backward, StageTensors& held) {
     const bool chunk = stages.loads_chunk(stage);
     TensorId query = step.attention("stage query", stages.query);
     project(step, "query projection of a stage", query_projection(step, stages, stage), query);
@@ -111,10 +89,7 @@ void load_stage(Step& step, const Stages& stages, std::int64_t stage, StageTenso
         project(step, "value projection of a chunk", key_projection(step, stages, stage, step.operands.value_weight),
                 value);
     }
-    if (step.work.model.qk_norm != QkNorm::none) {
-        const Bytes normed = chunk ? stages.query + stages.key : stages.query;
-        step.to.memory_bound("QK norm", MemoryKernel::norm_forward, normed, normed);
-    }
+    normalise_stage(step, stages, backward, query, key, held);
     rotate_stage(step, stages.query, query, stages.query_width, false);
     if (chunk) rotate_stage(step, stages.key, key, stages.key_width, false);
 
@@ -216,7 +191,7 @@ Kept upipe_forward(Step& step, bool keep) {
     kept.lse = step.attention("log-sum-exp", work.lse);
     StageTensors held;
     for (std::int64_t stage = 0; stage < stages.count; ++stage) {
-        load_stage(step, stages, stage, held);
+        load_stage(step, stages, stage, false, held);
         TensorId output = no_tensor;
         attend(step, stages, held, View(kept.lse) + stage * stages.lse.value, output);
         step.release(held.query);
@@ -259,6 +234,7 @@ TensorId upipe_backward(Step& step, Kept& kept) {
 
     const TensorId input_gradient = step.attention("gradient of normed input", work.hidden);
     const Bytes weight_row = work.weights(work.model.hidden);
+    QkNormGradients norms(step);
     const View query_weight = step.weight_gradient("gradient of wq", work.parameters.query);
     const View key_weight = step.weight_gradient("gradient of wk and wv", work.parameters.key_value);
     const View value_weight = key_weight + (work.kv_heads * work.model.head_dim * weight_row).value;
@@ -266,7 +242,7 @@ TensorId upipe_backward(Step& step, Kept& kept) {
     TensorId key_sum = no_tensor;
     TensorId value_sum = no_tensor;
     for (std::int64_t stage = 0; stage < stages.count; ++stage) {
-        load_stage(step, stages, stage, held);
+        load_stage(step, stages, stage, true, held);
         const View output_slice = View(kept.output) + stage * stages.query.value;
         const View gradient_slice = View(output_gradient) + stage * stages.query.value;
         const TensorId output = gather_sequence(step, "stage output, my heads", output_slice, stages.query);
@@ -353,6 +329,8 @@ TensorId upipe_backward(Step& step, Kept& kept) {
         };
         const TensorId query_mine = exchange_back("stage gradient of query, my tokens", narrow_query, stages.query);
         rotate_stage(step, stages.query, query_mine, stages.query_width, true);
+        norms.through_query(held.raw_query, query_mine, stages.query);
+        step.release(held.raw_query);
         if (step.traits.adds_input_gradients) step.eager("accumulate input gradient", 2 * work.hidden);
         project_backward(step, "query projection of a stage, input gradient", query_projection(step, stages, stage),
                          query_mine, input_gradient, stage > 0,
@@ -369,6 +347,8 @@ TensorId upipe_backward(Step& step, Kept& kept) {
         const TensorId value_mine =
             exchange_back("chunk gradient of value, my tokens", sums_chunk ? value_sum : value_gradient, stages.key);
         rotate_stage(step, stages.key, key_mine, stages.key_width, true);
+        norms.through_key(held.raw_key, key_mine, stages.key);
+        step.release(held.raw_key);
         const std::int64_t chunk_offset = (stages.key_weight(stage) * weight_row).value;
         project_backward(step, "key projection of a chunk, input gradient",
                          key_projection(step, stages, stage, step.operands.key_weight), key_mine, input_gradient, true,
@@ -379,6 +359,7 @@ TensorId upipe_backward(Step& step, Kept& kept) {
         if (step.traits.adds_input_gradients) step.eager("accumulate input gradient", 4 * work.hidden, 2);
         step.release(key_mine, value_mine);
     }
+    norms.finish();
     step.release(output_gradient, kept.output, kept.lse);
     return input_gradient;
 }

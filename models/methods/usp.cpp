@@ -6,7 +6,7 @@
 //     q, k, v = all_to_all(q), all_to_all(k), all_to_all(v)      sequence shards -> head shards
 //     o       = all_to_all(ring_attention(q, k, v))              head shards -> sequence shards
 //     y       = o Wo
-#include "models/methods/method.hpp"
+#include "models/methods/qk_norm.hpp"
 
 namespace headroom {
 namespace {
@@ -22,6 +22,11 @@ void normalise(Step& step, Kept& kept, bool keep) {
     kept.key = step.attention("normed key", step.work.key);
     const Bytes both = step.work.query + step.work.key;
     step.to.memory_bound("QK norm", MemoryKernel::norm_forward, both, both, 2);
+    const auto norm = [&](View raw, View weight, View normed, Bytes bytes) {
+        step.to.computes(Norm{raw, weight, normed, head_rows(step, bytes), step.work.model.head_dim});
+    };
+    norm(kept.query_raw, step.operands.query_norm, kept.query, step.work.query);
+    norm(kept.key_raw, step.operands.key_norm, kept.key, step.work.key);
     if (keep) return;
     step.release(kept.query_raw, kept.key_raw);
     kept.query_raw = kept.key_raw = no_tensor;
@@ -32,7 +37,14 @@ void normalise_backward(Step& step, Kept& kept, QkvGradients& gradients) {
     const Bytes both = step.work.query + step.work.key;
     const TensorId query = step.attention("gradient of raw query", step.work.query);
     const TensorId key = step.attention("gradient of raw key", step.work.key);
+    const TensorId weights = has_lean_qk_norm(step) ? qk_norm_gradient(step) : no_tensor;
     step.to.memory_bound("QK norm backward", MemoryKernel::norm_backward, 2 * both, both, 2);
+    const auto norm = [&](View raw, View weight, View gradient, View result, View weight_gradient, Bytes bytes) {
+        step.to.computes(NormBackward{raw, weight, gradient, result, weight_gradient, head_rows(step, bytes),
+                                      step.work.model.head_dim});
+    };
+    norm(kept.query_raw, step.operands.query_norm, gradients.query, query, weights, step.work.query);
+    norm(kept.key_raw, step.operands.key_norm, gradients.key, key, key_part(step, weights), step.work.key);
     step.release(gradients.query, gradients.key, kept.query_raw, kept.key_raw);
     gradients.query = query;
     gradients.key = key;
