@@ -42,7 +42,7 @@ __global__ void weights_kernel(float* data, std::int64_t elements, WeightFill fi
     if (i >= elements) return;
     const std::int64_t place = fill.first + i;
     bool in_norm = false;
-    for (const std::int64_t norm : fill.norms) in_norm |= place >= norm && place < norm + fill.norm_width;
+    for (const auto& ones : fill.ones) in_norm |= place >= ones[0] && place < ones[1];
     data[i] = in_norm ? 1 : fill.deviation * normal(fill.seed, place);
 }
 

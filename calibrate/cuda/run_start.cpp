@@ -32,16 +32,22 @@ struct ShardPlace {
 void fill_parameters(cudaStream_t stream, const Workload& work, const ShardPlace& shard, float* to) {
     const BlockWeights block = block_weights_of(work);
     const RootWeights root = root_weights_of(work);
-    const auto fill = [&](std::int64_t whole, std::int64_t norm, std::int64_t other_norm, std::uint64_t seed) {
+    struct Ones {
+        std::int64_t begin, end;
+    };
+    const auto fill = [&](std::int64_t whole, const Ones& one, const Ones& other, std::uint64_t seed) {
         const std::int64_t elements = shard.size_of(whole);
         fill_weights(stream, to, elements,
-                     {shard.rank * elements, {norm, other_norm}, work.model.hidden, seed, deviation});
+                     {shard.rank * elements, {{one.begin, one.end}, {other.begin, other.end}}, seed, deviation});
         to += elements;
     };
     for (std::int64_t layer = 0; layer < work.model.layers; ++layer) {
-        fill(block.size, block.input_norm, block.residual_norm, static_cast<std::uint64_t>(layer + 1));
+        // The norms of q and k lie behind the residual's.
+        fill(block.size, {block.input_norm, block.query}, {block.residual_norm, block.gate},
+             static_cast<std::uint64_t>(layer + 1));
     }
-    fill(root.size, root.final_norm, root.final_norm, 0);
+    const Ones final_norm{root.final_norm, root.final_norm + work.model.hidden};
+    fill(root.size, final_norm, final_norm, 0);
 }
 
 }  // namespace

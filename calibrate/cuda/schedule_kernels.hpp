@@ -33,11 +33,11 @@ void adam_step(cudaStream_t stream, float* parameter, float* first_moment, float
 /// out = a + b; b alone where a is null. Of any number of elements.
 void add_floats(cudaStream_t stream, const float* a, const float* b, float* out, std::int64_t elements);
 
-/// A part of a flat tensor of weights, from its `first` element on: ones in the two norms, elsewhere normal random
+/// A part of a flat tensor of weights, from its `first` element on: ones in two runs of norms, elsewhere normal random
 /// numbers that depend on the seed and the place in the whole alone.
 struct WeightFill {
     std::int64_t first;
-    std::int64_t norms[2], norm_width;  ///< their places in the whole
+    std::int64_t ones[2][2];  ///< [begin, end) in the whole
     std::uint64_t seed;
     float deviation;
 };

@@ -214,7 +214,7 @@ TEST_CASE("partial attention is merged into some rows of a sum") {
 
 TEST_CASE("weights are the same whole from one rank or four, and the rotary table is exact far out") {
     constexpr std::int64_t count = 40'000;
-    WeightFill fill{0, {0, 20'000}, 512, 3, 0.02F};
+    WeightFill fill{0, {{0, 512}, {20'000, 20'512}}, 3, 0.02F};
     Floats32 whole(count), parts(count);
     fill_weights(nullptr, whole, count, fill);
     for (int rank = 0; rank < 4; ++rank) {
