@@ -315,7 +315,9 @@ TensorId upipe_backward(Step& step, Kept& kept) {
                                            .key_gradient = key_gradient,
                                            .value_gradient = value_gradient,
                                            .accumulator = accumulator,
-                                           .delta = row_sums});
+                                           .delta = row_sums,
+                                           .workspace = key_accumulators,
+                                           .workspace_bytes = need.key_accumulators.value});
             step.release(accumulator, row_sums);
         }
         if (sums_chunk) add_chunk(step, stages, stage, {key_gradient, value_gradient}, {key_sum, value_sum});
