@@ -44,7 +44,8 @@ struct Recommendations {
     Tokens context;        ///< asked for, or the longest found
     bool longest = false;  ///< the context is the answer
     bool exhaustive = false;
-    Tokens step;  ///< contexts that were tried are multiples of it
+    Tokens asked_step;
+    Tokens step;  ///< contexts that were tried are multiples of it: of the one asked for and of what recipes divide by
     double tie = 0;
     std::vector<Recommendation> list;
     std::vector<NearMiss> near_misses;

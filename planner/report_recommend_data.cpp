@@ -114,6 +114,7 @@ std::string plan_command_line(const Recipe& recipe, const Recipe& plain, const T
 std::string recommend_json(const Recommendations& answer) {
     Json json{{"schema_version", schema_version}};
     json["model"] = json_of(answer.model);
+    json["step_tokens"] = answer.longest ? Json(answer.step.value) : Json();
     json["cluster"] = json_of(answer.cluster);
     json["context_tokens"] = answer.context.value;
     json["longest"] = answer.longest;

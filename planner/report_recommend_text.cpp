@@ -30,14 +30,19 @@ std::string name_of(const Recipe& recipe) {
     return fmt::format("{} {} {}", to_string(recipe.method), to_string(recipe.implementation), brief_degrees(recipe));
 }
 
+std::string steps_text(const Recommendations& answer) {
+    const std::string step = short_tokens(answer.step);
+    if (answer.step == answer.asked_step) return step;
+    return fmt::format("{} ({} rounded up so that ranks and chunks divide it)", step, short_tokens(answer.asked_step));
+}
+
 std::string heading(const Recommendations& answer, const Style& style) {
     std::string bench = bench_line(answer.model, answer.cluster);
     bench.pop_back();
     const std::string exact = with_separators(answer.context.value);
-    const std::string what = answer.longest
-                                 ? fmt::format("Longest context, in steps of {}: {} ({} tokens)",
-                                               short_tokens(answer.step), approximate_tokens(answer.context), exact)
-                                 : fmt::format("Fastest at {} tokens", exact);
+    const std::string what = answer.longest ? fmt::format("Longest context, in steps of {}: {} ({} tokens)",
+                                                          steps_text(answer), approximate_tokens(answer.context), exact)
+                                            : fmt::format("Fastest at {} tokens", exact);
     const std::string spare = fmt::format("with {} of the GPU's and {} of the host's usable memory to spare",
                                           percent(answer.margin.device), percent(answer.margin.host));
     return style.strong(bench) + "\n" + paragraph(what + ", " + spare);

@@ -92,6 +92,33 @@ TEST_CASE("the longest context of one node is UPipe's") {
     CHECK(answer["context_tokens"].get<std::int64_t>() % 1'048'576 == 0);
 }
 
+TEST_CASE("a finer step never reaches less far, whatever it divides") {
+    const auto longest = [](const char* step) {
+        return json_of({"recommend", "--longest", "--method", "upipe,ulysses", "--batch", "1", "--step", step});
+    };
+    std::int64_t before = 0;
+    for (const char* step : {"1M", "16", "7", "5", "1"}) {
+        CAPTURE(step);
+        const Json answer = longest(step);
+        const std::int64_t context = answer["context_tokens"];
+        const std::int64_t used = answer["step_tokens"];
+        CHECK(context % used == 0);
+        CHECK(context + 64 > before);
+        before = std::max(before, context);
+    }
+    CHECK(longest("7")["step_tokens"] == 56);
+    const Words words{"recommend", "--longest", "--method", "upipe", "--batch", "1", "--step", "7"};
+    const std::string out = run_headroom(words).out;
+    CHECK(contains(out, "in steps of 56 (7 rounded up"));
+    CHECK(!contains(run_headroom({"recommend", "--longest", "--method", "upipe", "--step", "1M"}).out, "rounded up"));
+}
+
+TEST_CASE("three nodes: steps that 24 ranks divide") {
+    const Json answer = json_of({"recommend", "--longest", "--nodes", "3", "--method", "ring", "--batch", "1"});
+    CHECK(answer["context_tokens"] >= 4 * 1'048'576);
+    CHECK(answer["step_tokens"] == 3 * 131'072);
+}
+
 TEST_CASE("32B at 2M on two nodes and 70B at 1M on four: heads are exchanged, block inputs on the host") {
     for (const Words& words : {Words{"recommend", "--model", "upipe-qwen3-32b", "--nodes", "2", "--context", "2M"},
                                Words{"recommend", "--model", "qwen3-32b", "--nodes", "2", "--context", "2M"},
