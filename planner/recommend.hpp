@@ -40,6 +40,7 @@ struct FrontPoint {
 struct Recommendations {
     Transformer model;
     Cluster cluster;
+    std::vector<std::string> bench_flags;  ///< of the question
     Margin margin;
     Tokens context;        ///< asked for, or the longest found
     bool longest = false;  ///< the context is the answer
@@ -67,6 +68,7 @@ struct Question {
     SearchOptions search;
     Tokens step{128 * kibi};  ///< granularity of the longest context
     bool front = false;
+    std::vector<std::string> bench_flags;  ///< that name model, machine and constants: "--model ./my-model"
 };
 
 Recommendations recommend(const Question& question);

@@ -233,7 +233,7 @@ std::string recommend_text(const Recommendations& answer, const Style& style) {
     const std::string points = front_text(answer, style);
     text += points + (points.empty() ? "" : "\n");
     text += style.strong("The first in full") + "\n" +
-            plan_command_line(first.candidate.recipe, first.plain, answer.model, answer.cluster) + "\n";
+            plan_command_line(first.candidate.recipe, first.plain, answer.bench_flags) + "\n";
     return text + counts(answer);
 }
 

@@ -119,6 +119,31 @@ TEST_CASE("three nodes: steps that 24 ranks divide") {
     CHECK(answer["step_tokens"] == 3 * 131'072);
 }
 
+TEST_CASE("the command under the first plans just what was recommended") {
+    const TemporaryDirectory scratch;
+    const std::string model = scratch.write(
+        "my model.json", R"({"model_type": "llama", "hidden_size": 1024, "intermediate_size": 4096, "vocab_size": 32000,
+                             "num_hidden_layers": 8, "num_attention_heads": 16, "num_key_value_heads": 8,
+                             "tie_word_embeddings": false})");
+    for (const Words& bench :
+         {Words{"--model", model, "--cluster", "h200", "--calibration", "h100-sxm-80gb", "--mfu", "full"},
+          Words{"--gpus", "4"}, Words{"--nodes", "2", "--cluster", "h200"}}) {
+        Words words{"recommend", "--context", "1M", "--method", "ulysses", "--top", "1"};
+        words.insert(words.end(), bench.begin(), bench.end());
+        const std::string text = run_headroom(words).out;
+        const std::size_t start = text.find("headroom plan ");
+        REQUIRE(start != std::string::npos);
+        const std::string command = text.substr(start, text.find("\n\n", start) - start);
+        const Outcome planned = run_shell("\"$HEADROOM\"" + command.substr(8) + " --format json");
+        CAPTURE(command);
+        CAPTURE(planned.err);
+        REQUIRE(planned.status == 0);
+        Json plan = Json::parse(planned.out);
+        plan.erase("schema_version");
+        CHECK(plan == first(json_of(words))["plan"]);
+    }
+}
+
 TEST_CASE("32B at 2M on two nodes and 70B at 1M on four: heads are exchanged, block inputs on the host") {
     for (const Words& words : {Words{"recommend", "--model", "upipe-qwen3-32b", "--nodes", "2", "--context", "2M"},
                                Words{"recommend", "--model", "qwen3-32b", "--nodes", "2", "--context", "2M"},
