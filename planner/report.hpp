@@ -50,13 +50,18 @@ Tokens tokens_per_gpu(const Recipe& recipe);
 std::string degrees(const Recipe& recipe);
 /// "step: 277.3 s (258.1 to 299.6), 472.5 tokens/s/GPU (437.2 to 508), MFU 38.2%", in one or two lines; empty
 /// without.
+/// Context-parallel groups, each with sequences of its own.
+int data_parallel(const Recipe& recipe, const Cluster& cluster);
+/// Of one step: the batch of every context-parallel group.
+std::int64_t sequences_at_once(const Recipe& recipe, const Cluster& cluster);
+Tokens tokens_per_step(const Recipe& recipe, const Cluster& cluster);
 std::string step_headline(const Plan& plan);
 /// The parts of the step, exposed against busy, and what they rest on; empty without a step time.
 std::string step_section(const Plan& plan, const Style& style);
 /// "GEMM" for Part::gemm.
 std::string_view spoken(Part part);
 /// The configuration as a reader of a plan wants it echoed: method and degrees, tokens, what the code does.
-std::string recipe_lines(const Recipe& recipe);
+std::string recipe_lines(const Recipe& recipe, const Cluster& cluster);
 /// "llama3-8b (8,030,261,248 parameters) on h100-sxm-80gb, 1 node x 8 GPUs", ended.
 std::string bench_line(const Transformer& model, const Cluster& cluster);
 

@@ -112,6 +112,9 @@ Json json_of(const Plan& plan) {
     json["verdict"] = plan.verdict;
     json["device_memory"] = json_of(plan.device);
     json["host_memory"] = json_of(plan.host);
+    json["data_parallel"] = data_parallel(plan.recipe, plan.cluster);
+    json["sequences_per_step"] = sequences_at_once(plan.recipe, plan.cluster);
+    json["tokens_per_step"] = tokens_per_step(plan.recipe, plan.cluster).value;
     json["step"] = plan.step ? json_of(*plan.step) : Json();
     json["calibration"] = Json();
     if (plan.step) {

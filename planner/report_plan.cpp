@@ -33,6 +33,18 @@ std::string tokens_line(const Recipe& recipe) {
 }
 
 std::string tiling(const char* what, const Tiling& tiles) {
+/// What one step trains on, where that is more than one sequence.
+std::string sequences_line(const Recipe& recipe, const Cluster& cluster) {
+    const std::int64_t sequences = sequences_at_once(recipe, cluster);
+    if (sequences == 1) return "";
+    const int groups = data_parallel(recipe, cluster);
+    const int ranks = recipe.context_parallel();
+    const std::string where =
+        groups == 1 ? "" : fmt::format(" ({} groups of {} GPU{})", groups, ranks, ranks == 1 ? "" : "s");
+    return paragraph(fmt::format("{} sequences at once{}: {} tokens a step", with_separators(sequences), where,
+                                 with_separators(tokens_per_step(recipe, cluster).value)));
+}
+
     if (tiles.kind == Tiling::Kind::off) return fmt::format("{} not tiled", what);
     if (tiles.kind == Tiling::Kind::automatic) return fmt::format("{} tiled", what);
     return fmt::format("{} in tiles of {}", what, with_separators(tiles.tokens));
@@ -211,7 +223,19 @@ std::string degrees(const Recipe& recipe) {
     return text;
 }
 
-std::string recipe_lines(const Recipe& recipe) {
+int data_parallel(const Recipe& recipe, const Cluster& cluster) {
+    return std::max(1, cluster.gpus() / std::max(1, recipe.context_parallel()));
+}
+
+std::int64_t sequences_at_once(const Recipe& recipe, const Cluster& cluster) {
+    return recipe.batch * data_parallel(recipe, cluster);
+}
+
+Tokens tokens_per_step(const Recipe& recipe, const Cluster& cluster) {
+    return recipe.context * sequences_at_once(recipe, cluster);
+}
+
+std::string recipe_lines(const Recipe& recipe, const Cluster& cluster) {
     std::string text =
         paragraph(fmt::format("{}: {}, batch {}", to_string(recipe.method), degrees(recipe), recipe.batch));
     text += tokens_line(recipe) + '\n';
@@ -233,9 +257,10 @@ std::string plan_text(const Plan& plan, const Style& style, const WayOut& way_ou
     std::string verdict = paragraph(plan.verdict);
     verdict.pop_back();  // the colour ends before the line does
     std::string text = (plan.fits ? style.good(verdict) : style.bad(verdict)) + "\n";
+    text += sequences_line(recipe, cluster);
     if (!plan.fits) text += shortfall(plan, way_out);
     text += step_headline(plan);
-    text += "\n" + bench_line(plan.model, plan.cluster) + recipe_lines(plan.recipe);
+    text += "\n" + bench_line(plan.model, plan.cluster) + recipe_lines(plan.recipe, plan.cluster);
     text += "\n" + device_section(plan, style);
     text += "\n" + host_section(plan, style);
     if (plan.step) text += "\n" + step_section(plan, style);

@@ -152,7 +152,7 @@ Json rows_json(const std::vector<DeltaRow>& rows, const char* unit) {
 
 std::string what_if_text(const WhatIf& comparison, const std::vector<Influence>& influences, const Style& style) {
     const Plan& base = comparison.base;
-    std::string text = bench_line(base.model, base.cluster) + recipe_lines(base.recipe) + "\n";
+    std::string text = bench_line(base.model, base.cluster) + recipe_lines(base.recipe, base.cluster) + "\n";
     for (std::size_t i = 0; i < comparison.variants.size(); ++i) {
         const Variant& variant = comparison.variants[i];
         text += hanging(fmt::format("({}) {}: {}", i + 1, printable(variant.label), sentence(base, variant)));

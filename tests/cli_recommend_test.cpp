@@ -144,6 +144,22 @@ TEST_CASE("the command under the first plans just what was recommended") {
     }
 }
 
+TEST_CASE("how many sequences one step trains on is said where it is not one") {
+    const Json two = json_of({"plan", "--nodes", "2", "--method", "ulysses", "--ulysses", "8", "--context", "1M"});
+    CHECK(two["data_parallel"] == 2);
+    CHECK(two["sequences_per_step"] == 2);
+    CHECK(two["tokens_per_step"] == 2 * 1'048'576);
+    const auto text = [](Words words) { return run_headroom(words).out; };
+    CHECK(contains(text({"plan", "--nodes", "2", "--method", "ulysses", "--ulysses", "8", "--context", "1M"}),
+                   "2 sequences at once (2 groups of 8 GPUs): 2,097,152 tokens a step"));
+    CHECK(contains(text({"plan", "--batch", "2", "--context", "1M"}), "2 sequences at once: 2,097,152 tokens a step"));
+    CHECK(!contains(text({"plan", "--context", "1M"}), "sequences at once"));
+    CHECK(
+        contains(text({"recommend", "--nodes", "2", "--context", "1M", "--method", "ulysses"}), "seqs  tokens/s/GPU"));
+    CHECK(!contains(text({"recommend", "--context", "1M", "--method", "ulysses", "--ulysses", "8", "--batch", "1"}),
+                    "seqs"));
+}
+
 TEST_CASE("32B at 2M on two nodes and 70B at 1M on four: heads are exchanged, block inputs on the host") {
     for (const Words& words : {Words{"recommend", "--model", "upipe-qwen3-32b", "--nodes", "2", "--context", "2M"},
                                Words{"recommend", "--model", "qwen3-32b", "--nodes", "2", "--context", "2M"},
