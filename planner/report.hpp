@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "planner/cheapest_change.hpp"
 #include "planner/max_context.hpp"
 #include "planner/plan.hpp"
 #include "reports/style.hpp"
@@ -20,6 +21,8 @@ inline constexpr int schema_version = 1;
 struct WayOut {
     std::optional<MaxContext> longest;  ///< the longest context of the same recipe
     int nodes = 0;                      ///< the fewest on which the context fits; 0: none was found
+    std::optional<CheapestChange> change;
+    std::string recommend;  ///< the command that searches all methods
 };
 std::string plan_text(const Plan& plan, const Style& style, const WayOut& way_out = {});
 std::string plan_json(const Plan& plan);

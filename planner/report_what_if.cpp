@@ -117,7 +117,19 @@ std::string sentence(const Plan& base, const Variant& variant) {
     return text;
 }
 
-std::string influence_text(const std::vector<Influence>& all, const Style& style) {
+/// Where memory lacks, what gives some comes before what takes some.
+std::vector<Influence> on_margin(const std::vector<Influence>& all, bool fits) {
+    if (fits) return strongest_on_margin(all, named_influences);
+    std::vector<Influence> more = all;
+    std::vector<Influence> less = all;
+    std::erase_if(more, [](const Influence& i) { return i.margin_more.value == 0; });
+    std::erase_if(less, [](const Influence& i) { return i.margin_more.value > 0; });
+    std::vector<Influence> list = strongest_on_margin(more, named_influences);
+    for (Influence& i : strongest_on_margin(less, named_influences)) list.push_back(std::move(i));
+    return list;
+}
+
+std::string influence_text(const std::vector<Influence>& all, bool fits, const Style& style) {
     if (all.empty()) return {};
     std::string text = style.strong("What moves the answer most") + "\n";
     Table table({{"constant or setting", Align::left, true},
@@ -126,10 +138,13 @@ std::string influence_text(const std::vector<Influence>& all, const Style& style
                  {"down", Align::right},
                  {"up", Align::right}});
     const auto kind = [](const Influence& i) { return std::string(i.setting ? "setting" : "constant"); };
-    for (const Influence& i : strongest_on_speed(all, named_influences)) {
-        table.row({i.name, kind(i), "speed", signed_percent(i.slower), signed_percent(i.faster)});
-    }
-    for (const Influence& i : strongest_on_margin(all, named_influences)) {
+    const auto speed = [&] {
+        for (const Influence& i : strongest_on_speed(all, named_influences)) {
+            table.row({i.name, kind(i), "speed", signed_percent(i.slower), signed_percent(i.faster)});
+        }
+    };
+    if (fits) speed();
+    for (const Influence& i : on_margin(all, fits)) {
         table.row({i.name, kind(i), "GPU margin", signed_gib_of(-static_cast<double>(i.margin_less.value)),
                    signed_gib_of(static_cast<double>(i.margin_more.value))});
     }
@@ -143,6 +158,7 @@ Json rows_json(const std::vector<DeltaRow>& rows, const char* unit) {
         for (const double value : row.variants) changes.push_back(value - row.base);
         json.push_back({{"name", row.name},
                         {fmt::format("base_{}", unit), row.base},
+    if (!fits) speed();
                         {fmt::format("change_{}", unit), std::move(changes)}});
     }
     return json;
@@ -152,12 +168,13 @@ Json rows_json(const std::vector<DeltaRow>& rows, const char* unit) {
 
 std::string what_if_text(const WhatIf& comparison, const std::vector<Influence>& influences, const Style& style) {
     const Plan& base = comparison.base;
-    std::string text = bench_line(base.model, base.cluster) + recipe_lines(base.recipe, base.cluster) + "\n";
+    std::string text = base.fits ? "" : paragraph("The base " + base.verdict + ".") + "\n";
+    text += bench_line(base.model, base.cluster) + recipe_lines(base.recipe, base.cluster) + "\n";
     for (std::size_t i = 0; i < comparison.variants.size(); ++i) {
         const Variant& variant = comparison.variants[i];
         text += hanging(fmt::format("({}) {}: {}", i + 1, printable(variant.label), sentence(base, variant)));
     }
-    text += "\n";
+    if (!comparison.variants.empty()) text += "\n";
     const std::vector<DeltaRow> memory = memory_deltas(comparison);
     const std::vector<DeltaRow> host = host_deltas(comparison);
     const std::vector<DeltaRow> time = time_deltas(comparison);
@@ -171,7 +188,7 @@ std::string what_if_text(const WhatIf& comparison, const std::vector<Influence>&
         text += block.deltas("host memory, GiB", host, least_bytes, gib_of, signed_gib_of);
         text += block.deltas("time exposed, s", time, least_seconds, seconds_of, signed_seconds_of);
     }
-    text += influence_text(influences, style);
+    text += influence_text(influences, base.fits, style);
     while (text.ends_with("\n\n")) text.pop_back();
     return text;
 }

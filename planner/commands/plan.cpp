@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "planner/plan.hpp"
 
+#include <fmt/core.h>
+
 #include "configs/load.hpp"
 #include "configs/sizes.hpp"
+#include "planner/cheapest_change.hpp"
+#include "planner/commands/command_line.hpp"
 #include "planner/commands/commands.hpp"
 #include "planner/commands/output.hpp"
 #include "planner/commands/request.hpp"
+#include "planner/commands/search_flags.hpp"
 #include "planner/commands/time_basis.hpp"
 #include "planner/report.hpp"
 #include "planner/which_tensor.hpp"
@@ -80,6 +85,17 @@ int fewest_nodes(const Request& request, const Settings& said) {
 }
 
 }  // namespace
+WayOut find_way_out(const Arguments& arguments, const Request& request, const Settings& said, const Plan& plan,
+                    const TimeBasis& basis) {
+    WayOut way_out{longest_context_of(request, said), fewest_nodes(request, said),
+                   cheapest_change(plan, said, all_published_recipes(), basis), "headroom recommend"};
+    for (const std::string& flag : typed_flags(arguments, {"model", "cluster", "nodes", "gpus", "calibration"})) {
+        way_out.recommend += " " + flag;
+    }
+    way_out.recommend += fmt::format(" --context {}", plan.recipe.context.value);
+    return way_out;
+}
+
 
 Synopsis plan_synopsis() { return synopsis(); }
 
@@ -101,11 +117,14 @@ ExitCode plan_command(const Words& words) {
         throw Error("tensors are named in text only", "--which-tensor", "leave out --format");
     }
     const Recipe recipe = resolve(request, said);
-    const Plan plan = make_plan(request.model, request.cluster, recipe, read_time_basis(arguments, request.cluster));
+    const TimeBasis basis = read_time_basis(arguments, request.cluster);
+    const Plan plan = make_plan(request.model, request.cluster, recipe, basis);
+    std::optional<Suspects> suspects;
+    if (size) suspects = which_tensor(request.model, request.cluster, recipe, size->bytes, size->rounding);
     switch (output.format) {
         case Format::text: {
             WayOut way_out;
-            if (!plan.fits) way_out = {longest_context_of(request, said), fewest_nodes(request, said)};
+            if (!plan.fits) way_out = find_way_out(arguments, request, said, plan, basis);
             std::string text = plan_text(plan, output.style, way_out);
             if (size) {
                 text += "\n" +
