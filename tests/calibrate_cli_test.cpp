@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// What `headroom calibrate` says before anything runs: help of each action, verdicts and refusals of a dry run.
+#include <doctest/doctest.h>
+
+#include "calibrate/calibrate.hpp"
+#include "tests/fake_device.hpp"
+#include "tests/run_headroom.hpp"
+
+namespace headroom {
+
+namespace {
+
+using Words = std::vector<std::string>;
+
+Outcome dry_run(Words words) {
+    words.insert(words.begin(), {"calibrate", "run", "--dry-run"});
+    return run_headroom(words);
+}
+
+}  // namespace
+
+TEST_CASE("a case beyond the GPU is marked, and the status says so") {
+    const Outcome outcome = dry_run({"--method", "upipe", "--context", "512K,8M", "--gpus", "2"});
+    CHECK(outcome.status == 3);
+    const auto lines = lines_of(outcome.out);
+    REQUIRE(lines.size() == 4);
+    CHECK(!contains(lines[2], "does not fit"));
+    CHECK(contains(lines[3], "does not fit"));
+    CHECK(lines[2].size() == lines[3].size());
+    CHECK(dry_run({"--method", "upipe", "--context", "512K", "--gpus", "2"}).status == 0);
+}
+
+TEST_CASE("long names and long steps keep their columns") {
+    const Outcome outcome = dry_run({"--method", "fpdt", "--context", "1000000,10000000", "--chunk-tokens", "100000",
+                                     "--set", "offload.chunks=true", "--gpus", "8"});
+    const auto lines = lines_of(outcome.out);
+    REQUIRE(lines.size() == 4);
+    CHECK(lines[2].size() == lines[3].size());
+}
+
+TEST_CASE("lists that no chosen method uses are refused") {
+    const Outcome stages = dry_run({"--method", "ulysses", "--context", "128K", "--heads-per-stage", "8"});
+    CHECK(stages.status == 2);
+    CHECK(contains(stages.err, "only upipe has stages, and it is not among the methods (--heads-per-stage)"));
+    const Outcome chunks = dry_run({"--method", "upipe", "--context", "128K", "--chunk-tokens", "64K"});
+    CHECK(chunks.status == 2);
+    CHECK(contains(chunks.err, "--chunk-tokens"));
+}
+
+}  // namespace headroom
