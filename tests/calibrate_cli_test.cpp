@@ -47,4 +47,17 @@ TEST_CASE("lists that no chosen method uses are refused") {
     CHECK(contains(chunks.err, "--chunk-tokens"));
 }
 
+TEST_CASE("--resume of probes begins a file that is missing") {
+    const TemporaryDirectory directory;
+    CalibrateOptions options;
+    options.action = CalibrateAction::probes;
+    options.selection.only = {"host/gap/launch"};
+    options.resume = directory.path("node.jsonl");
+    const auto open = [](const GpuChoice&) { return std::make_unique<FakeDevice>(); };
+    for (int run = 0; run < 2; ++run) {
+        CHECK(run_calibrate(options, {"probes"}, open) == ExitCode::ok);
+        CHECK(contains(read_file(options.resume), "host/gap/launch"));
+    }
+}
+
 }  // namespace headroom

@@ -132,6 +132,16 @@ TEST_CASE("a file that was cut anywhere continues to the same file") {
     }
 }
 
+TEST_CASE("--resume begins a file that is not there yet: the same line serves the first run and the next") {
+    const TemporaryDirectory directory;
+    const Words words{"sweep", "--context", "1M,2M", "-o", directory.path("rows.csv"), "--resume"};
+    REQUIRE(run_headroom(words).status == 0);
+    const std::string whole = read_file(directory.path("rows.csv"));
+    CHECK(read_csv(whole).size() == 3);
+    CHECK(run_headroom(words).status == 0);
+    CHECK(read_file(directory.path("rows.csv")) == whole);
+}
+
 TEST_CASE("a file of another grid is not continued, and stays as it is") {
     const TemporaryDirectory directory;
     const std::string path = directory.path("rows.csv");
