@@ -126,13 +126,14 @@ Json json_of(const Plan& plan) {
 
 std::string document(const Json& json) { return json.dump(2, ' ', false, Json::error_handler_t::replace) + '\n'; }
 
-std::string plan_json(const Plan& plan) {
+std::string plan_json(const Plan& plan, const Suspects* suspects) {
     Json json{{"schema_version", schema_version}};
     json.update(json_of(plan));
     return document(json);
 }
 
 std::string max_context_json(const Bench& bench, const std::vector<MaxContext>& rows) {
+    if (suspects != nullptr) json["which_tensor"] = json_of(*suspects);
     Json json{{"schema_version", schema_version}};
     json["model"] = json_of(bench.model);
     json["cluster"] = json_of(bench.cluster);

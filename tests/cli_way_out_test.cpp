@@ -112,4 +112,39 @@ TEST_CASE("sensitivity of what does not fit: that it does not comes first, then 
     CHECK(!contains(run({"what-if", "--context", "1M", "--sensitivity"}).out, "The base does not fit"));
 }
 
+TEST_CASE("which tensor: all of them when asked for, as JSON too") {
+    const Words words{"plan", "--method", "ulysses", "--context", "1M", "--which-tensor", "1.00GiB"};
+    CHECK(contains(run(words).out, "and 21 more, which --all shows"));
+    Words all = words;
+    all.emplace_back("--all");
+    const std::string whole = run(all).out;
+    CHECK(!contains(whole, "more, which"));
+    const Json tensors = json_of(words)["which_tensor"]["tensors"];
+    CHECK(tensors.size() == 33);
+    for (const Json& tensor : tensors) {
+        CHECK(tensor["bytes"].get<std::int64_t>() > 1'060'000'000);
+        CHECK(contains(unwrapped(whole), tensor["name"].get<std::string>()));
+    }
+    CHECK(run_headroom({"plan", "--context", "1M", "--all"}).status == 2);
+}
+
+TEST_CASE("which tensor: on a miss the nearest, and no reading that cannot be") {
+    const Words words{"plan", "--method", "ulysses", "--context", "1M", "--which-tensor"};
+    const auto ask = [&](const char* size) {
+        Words asked = words;
+        asked.emplace_back(size);
+        return asked;
+    };
+    const std::string near = run(ask("1.05GiB")).out;
+    CHECK(contains(near, "None of this step"));
+    CHECK(contains(near, "the nearest"));
+    const Json found = json_of(ask("1.05GiB"))["which_tensor"];
+    CHECK(found["tensors"].empty());
+    REQUIRE(found["nearest"].size() == 2);
+    CHECK(found["nearest"][0]["bytes"] < found["nearest"][1]["bytes"]);
+    const std::string huge = run(ask("500GiB")).out;
+    CHECK(contains(huge, "More than the whole GPU has"));
+    CHECK(!contains(huge, "or rows of"));
+}
+
 }  // namespace headroom
