@@ -37,6 +37,15 @@ std::string spoken_part(const std::string& name) {
     return found == part_names.end() ? name : std::string(spoken(static_cast<Part>(found - part_names.begin())));
 }
 
+/// "MLP in backward, block 1 of 32"
+std::string place(const DeviceMemory& device) { return fmt::format("{} in {}", device.part, device.phase); }
+
+/// Blocks of models that differ in their number correspond by segment.
+bool same_place(const DeviceMemory& a, const DeviceMemory& b) {
+    return a.part == b.part && a.segment == b.segment &&
+           a.phase.substr(0, a.phase.find(',')) == b.phase.substr(0, b.phase.find(','));
+}
+
 /// Variants that stand beside each other in one table.
 struct Block {
     const WhatIf& comparison;
@@ -72,16 +81,17 @@ struct Block {
                (left == 0 ? "\n" : fmt::format("and {} smaller ones, which --format json has\n\n", left));
     }
 
-    /// Parts are named at the peak of each plan, and peaks may lie in different phases.
-    std::string phases() const {
-        const std::string& there = comparison.base.device.phase;
+    /// Parts are named at the peak of each plan, and peaks may lie at different places, even within a phase.
+    std::string places() const {
+        const DeviceMemory& base = comparison.base.device;
         std::string text;
         for (std::size_t i = first; i < last; ++i) {
-            const std::string& here = comparison.variants[i].plan.device.phase;
-            if (here == there) continue;
-            text += hanging(fmt::format("({}) has its peak in {}, the base in {}", i + 1, here, there));
+            const DeviceMemory& device = comparison.variants[i].plan.device;
+            if (same_place(base, device)) continue;
+            text += hanging(fmt::format("({}) the peak moved: from {} to {}", i + 1, place(base), place(device)));
         }
-        return text.empty() ? text : text + "\n";
+        if (text.empty()) return text;
+        return text + paragraph("The parts above are then those of two different moments of the step.") + "\n";
     }
 
     std::string summary() const {
@@ -148,6 +158,7 @@ std::string influence_text(const std::vector<Influence>& all, bool fits, const S
         table.row({i.name, kind(i), "GPU margin", signed_gib_of(-static_cast<double>(i.margin_less.value)),
                    signed_gib_of(static_cast<double>(i.margin_more.value))});
     }
+    if (!fits) speed();
     return text + table.text();
 }
 
@@ -158,7 +169,6 @@ Json rows_json(const std::vector<DeltaRow>& rows, const char* unit) {
         for (const double value : row.variants) changes.push_back(value - row.base);
         json.push_back({{"name", row.name},
                         {fmt::format("base_{}", unit), row.base},
-    if (!fits) speed();
                         {fmt::format("change_{}", unit), std::move(changes)}});
     }
     return json;
@@ -184,7 +194,7 @@ std::string what_if_text(const WhatIf& comparison, const std::vector<Influence>&
         const Block block{comparison, first, std::min(comparison.variants.size(), first + columns_per_table)};
         text += block.summary();
         text += block.deltas("GPU memory, GiB", memory, least_bytes, gib_of, signed_gib_of);
-        text += block.phases();
+        text += block.places();
         text += block.deltas("host memory, GiB", host, least_bytes, gib_of, signed_gib_of);
         text += block.deltas("time exposed, s", time, least_seconds, seconds_of, signed_seconds_of);
     }

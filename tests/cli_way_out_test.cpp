@@ -147,4 +147,15 @@ TEST_CASE("which tensor: on a miss the nearest, and no reading that cannot be") 
     CHECK(!contains(huge, "or rows of"));
 }
 
+TEST_CASE("what-if says that the peak moved within a phase, and not that it moved with the number of blocks") {
+    const std::string moved = unwrapped(run({"what-if", "--method", "upipe", "--context", "512K", "--change",
+                                             "heads_per_stage=16", "--change", "heads_per_stage=32"})
+                                            .out);
+    CHECK(contains(moved, "(1) the peak moved: from MLP in backward, block 1 of 32 to attention in backward"));
+    CHECK(contains(moved, "(2) the peak moved"));
+    const std::string other =
+        run({"what-if", "--model", "llama3-8b", "--context", "1M", "--change", "model=qwen3-8b"}).out;
+    CHECK(!contains(other, "the peak moved"));
+}
+
 }  // namespace headroom
