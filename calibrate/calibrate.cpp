@@ -101,7 +101,7 @@ Json with_command(Json provenance, const std::vector<std::string>& words) {
 ExitCode run_calibrate(const CalibrateOptions& options, const std::vector<std::string>& words, const OpenDevice& open) {
     switch (options.action) {
         case CalibrateAction::help:
-            fmt::print("{}", calibrate_help());
+            fmt::print("{}", calibrate_help(options.help_of));
             return ExitCode::ok;
         case CalibrateAction::version:
             fmt::print("headroom-calibrate, probe method {}\n", probe_method_version);

@@ -19,6 +19,28 @@ Outcome dry_run(Words words) {
 
 }  // namespace
 
+TEST_CASE("each action has help of its own, with examples and exit statuses, in 80 columns") {
+    const std::string overview = run_headroom({"calibrate", "--help"}).out;
+    CHECK(contains(overview, "Exit status: "));
+    for (const char* action : {"probes", "fit", "compare", "run", "check"}) {
+        CAPTURE(action);
+        const Outcome help = run_headroom({"calibrate", action, "--help"});
+        CHECK(help.status == 0);
+        CHECK(help.out.starts_with(std::string("Usage: headroom calibrate ") + action));
+        CHECK(contains(help.out, std::string("Examples\n  headroom calibrate ") + action));
+        CHECK(contains(help.out, "Exit status: 0 "));
+        CHECK(help.out.size() < overview.size() / 2);
+        CHECK(run_headroom({"calibrate", "help", action}).out == help.out);
+        for (const std::string& text : {help.out, overview}) {
+            for (const std::string& line : lines_of(text)) {
+                CAPTURE(line);
+                CHECK(line.size() <= 80);
+            }
+        }
+    }
+    CHECK(!contains(run_headroom({"calibrate", "fit", "--help"}).out, "--resume"));
+}
+
 TEST_CASE("a case beyond the GPU is marked, and the status says so") {
     const Outcome outcome = dry_run({"--method", "upipe", "--context", "512K,8M", "--gpus", "2"});
     CHECK(outcome.status == 3);
@@ -45,6 +67,13 @@ TEST_CASE("lists that no chosen method uses are refused") {
     const Outcome chunks = dry_run({"--method", "upipe", "--context", "128K", "--chunk-tokens", "64K"});
     CHECK(chunks.status == 2);
     CHECK(contains(chunks.err, "--chunk-tokens"));
+}
+
+TEST_CASE("native is not offered, and refused with a reason") {
+    const Outcome native = dry_run({"--method", "native", "--context", "128K", "--gpus", "2"});
+    CHECK(native.status == 2);
+    CHECK(contains(native.out, "cannot be run: "));
+    CHECK(contains(run_headroom({"calibrate", "run", "--help"}).out, "native is not executed"));
 }
 
 TEST_CASE("--resume of probes begins a file that is missing") {
