@@ -76,6 +76,20 @@ TEST_CASE("native is not offered, and refused with a reason") {
     CHECK(contains(run_headroom({"calibrate", "run", "--help"}).out, "native is not executed"));
 }
 
+TEST_CASE("the dry run of probes has straight columns, however long a name") {
+    const Outcome outcome = run_headroom({"calibrate", "probes", "--dry-run", "--gpus", "16"});
+    CHECK(outcome.status == 0);
+    const auto lines = lines_of(outcome.out);
+    std::size_t rows = 0;
+    for (const std::string& line : lines) {
+        if (!line.ends_with(" GiB")) continue;
+        ++rows;
+        CAPTURE(line);
+        CHECK(line.size() == lines.front().size());
+    }
+    CHECK(rows > 20);
+}
+
 TEST_CASE("--resume of probes begins a file that is missing") {
     const TemporaryDirectory directory;
     CalibrateOptions options;
