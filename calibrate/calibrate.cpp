@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <filesystem>
 
 #include "calibrate/crew_device.hpp"
 #include "calibrate/host_facts.hpp"
@@ -52,7 +53,14 @@ std::unique_ptr<Device> open_for(const JobPlace& place, const OpenDevice& open) 
     return lead_crew(open(choice_of(place)), std::move(crew), place, node_identity());
 }
 
-ExitCode run_probes(const CalibrateOptions& options, const std::vector<std::string>& words, const OpenDevice& open) {
+/// A job script resumes the first time too: what is not there is begun.
+CalibrateOptions with_file_begun(CalibrateOptions options) {
+    if (!options.resume.empty() && !std::filesystem::exists(options.resume)) options.output.swap(options.resume);
+    return options;
+}
+
+ExitCode run_probes(const CalibrateOptions& asked, const std::vector<std::string>& words, const OpenDevice& open) {
+    const CalibrateOptions options = with_file_begun(asked);
     PlanMachine planned;
     planned.gpus = std::max(options.plan_gpus, 1);
     planned.gpus_per_node = std::min(planned.gpus, 8);
@@ -93,7 +101,7 @@ Json with_command(Json provenance, const std::vector<std::string>& words) {
 ExitCode run_calibrate(const CalibrateOptions& options, const std::vector<std::string>& words, const OpenDevice& open) {
     switch (options.action) {
         case CalibrateAction::help:
-            fmt::print("{}", calibrate_help());
+            fmt::print("{}", calibrate_help(options.help_of));
             return ExitCode::ok;
         case CalibrateAction::version:
             fmt::print("headroom-calibrate, probe method {}\n", probe_method_version);

@@ -157,6 +157,7 @@ void parse_flags(CalibrateOptions& options, const Flags& flags, bool positionals
         std::string word = words[i];
         if (word == "-o") word = "--output";
         if (word == "-h" || word == "--help") {
+            options.help_of = options.action;
             options.action = CalibrateAction::help;
             return;
         }
@@ -172,7 +173,7 @@ void parse_flags(CalibrateOptions& options, const Flags& flags, bool positionals
         }
         const auto flag = flags.find(word);
         if (flag == flags.end()) {
-            throw Error(fmt::format("unknown flag {}", word), command, "headroom calibrate --help lists the flags");
+            throw Error(fmt::format("unknown flag {}", word), command, command + " --help lists the flags");
         }
         if (flag->second.takes_value && !value) {
             if (i + 1 == words.size()) throw Error(fmt::format("{} needs a value", word), command);
@@ -195,7 +196,10 @@ CalibrateOptions parse_calibrate_options(const std::vector<std::string>& words) 
     }
     const std::string& action = words.front();
     const std::vector<std::string> rest(words.begin() + 1, words.end());
-    if (action == "--help" || action == "-h" || action == "help") return options;
+    if (action == "--help" || action == "-h" || action == "help") {
+        if (action == "help" && !rest.empty()) return parse_calibrate_options({rest.front(), "--help"});
+        return options;
+    }
     if (action == "--version") {
         options.action = CalibrateAction::version;
     } else if (action == "probes") {
@@ -240,65 +244,6 @@ CalibrateOptions parse_calibrate_options(const std::vector<std::string>& words) 
                     "choose probes, fit, compare, run or check; --help explains them");
     }
     return options;
-}
-
-std::string calibrate_help() {
-    return "Usage: headroom calibrate probes [flags]\n"
-           "       headroom calibrate fit FILE... [flags]\n"
-           "       headroom calibrate compare A B [--tolerance SHARE]\n"
-           "       headroom calibrate run --method LIST --context LIST [flags]\n"
-           "       headroom calibrate check [flags]\n\n"
-           "Measures this machine, one JSON line for each finished probe, fits a calibration file to such lines,\n"
-           "executes a method's lean schedule to compare it with its prediction, and checks that what the schedules\n"
-           "compute is attention and a training step.\n\n"
-           "probes\n"
-           "  --list            names of the probes, in the order they run; no GPU is needed\n"
-           "  --dry-run         the same with the seconds and bytes they take; no GPU is needed\n"
-           "  --gpus N          with these two: for so many GPUs, of nodes of 8 (default 1)\n"
-           "  --only GLOB       only these; may be repeated\n"
-           "  --skip GLOB       not these; may be repeated\n"
-           "  --budget SECONDS  leave out what does not fit in this time\n"
-           "  --resume FILE     go on with a session that was ended\n"
-           "  -o, --output FILE a new file for the records; otherwise they go to standard output\n\n"
-           "fit\n"
-           "  --base NAME       calibration that says what was not probed (a built-in one)\n"
-           "  --name NAME       cluster the calibration is for\n"
-           "  --cluster FILE    also a cluster file: the GPUs, their memory, and what NCCL takes of it\n"
-           "  -o, --output FILE calibration file; otherwise standard output\n\n"
-           "compare\n"
-           "  --tolerance SHARE figures further apart are listed (default 0.02); exit status 1 when their spreads\n"
-           "                    do not say why\n\n"
-           "run\n"
-           "  --method LIST     ulysses, ring, usp, upipe, fpdt, native; commas between several\n"
-           "  --context LIST    tokens of one sequence over all GPUs: 128K,256K\n"
-           "  --gpus N          of this machine (default 1)\n"
-           "  --model NAME      as in headroom plan (default llama3-8b)\n"
-           "  --layers N        so many blocks of it instead of all\n"
-           "  --no-loss         blocks alone: no embedding, loss and optimizer\n"
-           "  --ulysses N, --ring N, --heads-per-stage LIST, --chunk-tokens LIST, --set KEY=VALUE\n"
-           "                    as in headroom plan; --set may be repeated\n"
-           "  --cluster NAME    the machine the prediction is for (default h200)\n"
-           "  --calibration NAME  its constants (default: the cluster's own)\n"
-           "  --steps N         timed repetitions (default 3)\n"
-           "  --warm SECONDS    of load before them (default 2)\n"
-           "  --budget SECONDS  begin nothing that would end later\n"
-           "  --dry-run         predictions alone; no GPU is needed\n"
-           "  --compare FILE    what such a file measured beside today's predictions; no GPU is needed\n"
-           "  -o, --output FILE a new file of JSON lines, one for each finished case\n\n"
-           "check\n"
-           "  --ranks LIST      so many ranks (default: one, all GPUs, four); ranks beyond the GPUs share the first "
-           "one\n"
-           "  --only GLOB, --skip GLOB\n"
-           "                    cases by name: 'upipe*', 'step *'; may be repeated\n"
-           "  --list            names of the cases; no GPU is needed\n"
-           "  --on-host         in plain arithmetic, with threads for ranks; no GPU is needed\n"
-           "  -o, --output FILE a new file of JSON lines, one for each case\n\n"
-           "Examples\n"
-           "  headroom calibrate probes --dry-run\n"
-           "  headroom calibrate probes -o node7.jsonl\n"
-           "  headroom calibrate fit node7.jsonl --base h200 -o node7.yaml\n"
-           "  headroom calibrate run --method ulysses,upipe --context 128K,256K --gpus 2 --layers 1\n"
-           "  headroom calibrate check\n";
 }
 
 bool needs_device(const CalibrateOptions& options) {

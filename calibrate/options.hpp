@@ -32,6 +32,7 @@ struct CheckOptions {
 
 struct CalibrateOptions {
     CalibrateAction action = CalibrateAction::help;
+    CalibrateAction help_of = CalibrateAction::help;  ///< the action that help is asked for; itself: all of them
     // probes
     bool list = false, dry_run = false;
     int plan_gpus = 0;  ///< of the machine that is only planned for; 0: not said
@@ -50,7 +51,8 @@ struct CalibrateOptions {
 
 /// Words behind `headroom calibrate`. Throws Error (usage).
 CalibrateOptions parse_calibrate_options(const std::vector<std::string>& words);
-std::string calibrate_help();
+/// Of one action, or of all of them with CalibrateAction::help; in help.cpp.
+std::string calibrate_help(CalibrateAction of = CalibrateAction::help);
 
 /// probes with --list, probes and run with --dry-run, run with --compare, check --on-host, fit and the help ask no GPU.
 bool needs_device(const CalibrateOptions& options);

@@ -25,8 +25,8 @@ void reject_idle_globs(const std::vector<Probe>& probes, const std::vector<std::
     }
 }
 
-std::string row(const Probe& probe) {
-    return fmt::format("{:<44} {:>6.1f} s {:>9.2f} GiB {:>9.2f} GiB\n", probe.name, estimated_seconds(probe),
+std::string row(const Probe& probe, std::size_t width) {
+    return fmt::format("{:<{}} {:>6.1f} s {:>9.2f} GiB {:>9.2f} GiB\n", probe.name, width, estimated_seconds(probe),
                        in_gib(probe.device_memory), in_gib(probe.host_memory));
 }
 
@@ -67,10 +67,14 @@ std::string list_text(const ProbePlan& plan) {
 }
 
 std::string dry_run_text(const ProbePlan& plan) {
-    std::string text = fmt::format("{:<44} {:>8} {:>13} {:>13}\n", "probe", "at most", "GPU memory", "host memory");
+    constexpr std::size_t least_width = 44;
+    std::size_t width = least_width;
+    for (const Probe& probe : plan.probes) width = std::max(width, probe.name.size());
+    std::string text =
+        fmt::format("{:<{}} {:>8} {:>13} {:>13}\n", "probe", width, "at most", "GPU memory", "host memory");
     Bytes device{0}, host{0};
     for (const Probe& probe : plan.probes) {
-        text += row(probe);
+        text += row(probe, width);
         device = std::max(device, probe.device_memory);
         host = std::max(host, probe.host_memory);
     }

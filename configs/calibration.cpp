@@ -26,13 +26,16 @@ class Map {
  public:
     Map(const Value& value, std::vector<std::string> known) : value_(value) {
         if (!value.is_map())
-            throw Error(fmt::format("{} must be a map, not {}", value.key, shown(value)), value.where());
+            throw Error(
+                fmt::format("{} must be a map, not {}", value.key.empty() ? "a calibration" : value.key, shown(value)),
+                value.where());
         reject_unknown_keys(value, known);
     }
     const Value* get(std::string_view name) const { return find(value_, name); }
     const Value& need(std::string_view name) const {
         if (const Value* value = get(name)) return *value;
-        throw Error(fmt::format("missing {} in {}", name, value_.key), value_.where());
+        const std::string in = value_.key.empty() ? "the file" : value_.key;
+        throw Error(fmt::format("missing {} in {}", name, in), value_.where());
     }
     /// Calls read(value) when the key is there.
     template <class Read>

@@ -49,9 +49,11 @@ Settings read_recipe(const Value& root) {
         throw Error(fmt::format("a recipe must be a map of keys, not {}", shown(root)), root.where(),
                     "begin with for example 'method: upipe'");
     }
+    // What `headroom plan --format json` prints holds its recipe.
+    const Value* inner = find(root, "schema_version") == nullptr ? nullptr : find(root, "recipe");
     Settings settings;
     std::map<std::string, std::string> places;
-    apply(settings, root, places);
+    apply(settings, inner != nullptr && inner->is_map() ? rooted(*inner) : root, places);
     return settings;
 }
 

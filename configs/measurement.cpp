@@ -123,7 +123,10 @@ Measurement read_entry(const Value& entry) {
     const std::string metric = optional_text(entry, "metric");
     run.metric =
         metric.empty() ? Metric{Figure::verdict, "verdict", 1} : parse_metric(metric, find(entry, "metric")->where());
-    if (const Value* value = find(entry, "value")) run.value = number(*value);
+    if (const Value* value = find(entry, "value")) {
+        run.value = number(*value);
+        require_measurable(*run.value, run.metric.name, value->where());
+    }
     if (const Value* value = find(entry, "uncertainty")) run.uncertainty = number(*value);
     if (run.value && run.metric.figure == Figure::verdict) {
         throw Error("the value has no metric", entry.place, "add for example metric: peak_reserved_gib");
@@ -139,6 +142,12 @@ Measurement read_entry(const Value& entry) {
 }
 
 }  // namespace
+
+void require_measurable(double value, const std::string& name, const std::string& where) {
+    if (value >= 0) return;
+    throw Error(fmt::format("{} cannot be measured as {}", name, value), where,
+                "leave it out where nothing was measured");
+}
 
 Metric parse_metric(const std::string& name, const std::string& where) {
     for (const Named& other : others) {

@@ -15,6 +15,8 @@ struct MeasurementFile {
     std::vector<std::string> warnings;  ///< columns that are ignored, rows that cannot be read; with file:line
 };
 
+/// Throws Error for a figure below 0.
+void require_measurable(double value, const std::string& name, const std::string& where);
 /// `peak_gib`, `step_seconds`, ...: a quantity and, for memory, its unit.
 Metric parse_metric(const std::string& name, const std::string& where);
 

@@ -217,7 +217,9 @@ class Row {
             figures_.emplace_back(column.metric, std::nullopt);
             return;
         }
-        figures_.emplace_back(column.metric, parse_number(cell, column.name, where_));
+        const double value = parse_number(cell, column.name, where_);
+        require_measurable(value, column.name, where_);
+        figures_.emplace_back(column.metric, value);
     }
 
     const std::vector<Column>& columns_;

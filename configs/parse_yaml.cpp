@@ -146,7 +146,9 @@ std::string read_text_file(const std::string& path) {
     stream.read(text.data(), static_cast<std::streamsize>(text.size()));
     text.resize(static_cast<std::size_t>(stream.gcount()));
     const std::string hint = "name a text file that holds something";
-    if (text.size() > largest_config) throw Error(fmt::format("'{}' is too large to be a config", path), path, hint);
+    if (text.size() > largest_config) {
+        throw Error(fmt::format("'{}' is too large to be a config", path), path, "configs are smaller than 16 MiB");
+    }
     if (text.find('\0') != std::string::npos) throw Error(fmt::format("'{}' is a binary file", path), path, hint);
     if (text.find_first_not_of(" \t\r\n") == std::string::npos) {
         throw Error(fmt::format("'{}' is empty", path), path, hint);

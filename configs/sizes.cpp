@@ -161,7 +161,10 @@ Tokens parse_tokens(std::string_view text, const std::string& where) {
     const Scaled scaled = scale(*number, suffix->factor);
     if (scaled.scaling == Scaling::too_large) throw refuse("it is too large", "it must be below 2^63");
     if (scaled.scaling == Scaling::fractional) {
-        throw refuse("it is not whole", fmt::format("nearest are {} and {}", scaled.value, scaled.value + 1));
+        // What ranks and tiles divide by, not just the next whole number.
+        const std::int64_t step = scaled.value >= 64 * kibi ? kibi : 1;
+        const std::int64_t below = scaled.value / step * step;
+        throw refuse("it is not whole", fmt::format("nearest are {} and {}", below, below + step));
     }
     if (scaled.value < 1) throw refuse("it must be at least 1", examples);
     return {scaled.value};

@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <new>
 #include <string>
@@ -34,6 +35,10 @@ ExitCode run(Words words) {
         words.emplace_back("--help");
     }
     const std::string name = words.front();
+    if ((name == "--help" || name == "-h") && words.size() > 1 && !words[1].starts_with('-')) {
+        std::rotate(words.begin(), words.begin() + 1, words.end());  // as `headroom help plan`
+        return run(words);
+    }
     if (name == "--help" || name == "-h" || name == "--version") {
         if (words.size() > 1) throw Error("unexpected argument '" + printable(words[1]) + "'", name, "leave it out");
         write({}, name == "--version" ? std::string(program_version()) + "\n" : program_help());

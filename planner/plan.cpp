@@ -29,10 +29,34 @@ std::string describe(const Schedule& schedule, const Moment& moment, std::int64_
     return fmt::format("{}, block {} of {}", phase, block, layers);
 }
 
+/// What computes at a moment: the nearest event before it, in its routine and then in its segment, that belongs to a
+/// layer. Gradients of weights and the like belong to whichever layer makes them.
+std::string computing(const Schedule& schedule, const Moment& moment) {
+    const auto layer = [&](std::uint32_t from, std::uint32_t first) -> std::string {
+        for (std::uint32_t i = from + 1; i-- > first;) {
+            const Group group = schedule.events[i].group;
+            if (group == Group::mlp) return "MLP";
+            if (group == Group::loss) return "loss";
+            if (group == Group::attention || group == Group::communication) return "attention";
+        }
+        return "";
+    };
+    const Segment& segment = schedule.segments[moment.segment];
+    std::uint32_t at = moment.event;
+    if (moment.call != Moment::no_call) {
+        const Routine& routine = schedule.routines[schedule.events[moment.call].id];
+        if (std::string inside = layer(moment.event, routine.first); !inside.empty()) return inside;
+        at = moment.call;
+    }
+    const std::string before = layer(at, segment.first);
+    return before.empty() ? std::string(to_string(schedule.events[moment.event].group)) : before;
+}
+
 struct RankMemory {
     MemoryProfile profile;
     ReservedMemory reserved;
-    std::string phase;
+    std::string phase, segment, part;
+    MemoryPart last;
     std::vector<LiveTensors> alive;
     std::vector<LiveTensors> on_host;
 };
@@ -43,6 +67,10 @@ RankMemory measure(Evaluator& evaluator, const Workload& work) {
     rank.profile = evaluator.replay.run(evaluator.schedule);
     rank.reserved = evaluator.reserved.run(evaluator.schedule, work.recipe.expandable_segments);
     rank.phase = describe(evaluator.schedule, rank.profile.at, work.model.layers);
+    rank.part = computing(evaluator.schedule, rank.profile.at);
+    rank.segment = evaluator.schedule.segments[rank.profile.at.segment].name;
+    const Event& event = evaluator.schedule.events[rank.profile.at.event];
+    if (event.kind == EventKind::allocate) rank.last = {event.group, event.name, {event.bytes}};
     rank.alive = evaluator.replay.alive_at(evaluator.schedule, rank.profile.at);
     rank.on_host = evaluator.replay.host_peaks(evaluator.schedule);
     return rank;
@@ -61,6 +89,9 @@ DeviceMemory device_memory(const Cluster& cluster, const Recipe& recipe, const R
     device.rank0_peak = rank0.profile.device_peak;
     device.peak_rank = worst_role == RingRole::first || recipe.ring == 1 ? 0 : recipe.ulysses;
     device.phase = worst.phase;
+    device.segment = worst.segment;
+    device.last = worst.last;
+    device.part = worst.part;
     for (const LiveTensors& tensor : worst.alive) {
         if (tensor.place == Place::device) device.parts.push_back({tensor.group, tensor.name, tensor.bytes});
     }

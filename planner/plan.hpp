@@ -38,6 +38,9 @@ struct DeviceMemory {
     Bytes rank0_peak;               ///< allocated, ring rank 0: what a training log shows
     int peak_rank = 0;              ///< context-parallel rank with the largest peak
     std::string phase;              ///< e.g. "backward, block 1 of 32"
+    MemoryPart last;                ///< the tensor whose allocation makes the peak
+    std::string part;               ///< what computes there: "attention", "MLP", "loss"; else the tensor's group
+    std::string segment;            ///< of the schedule, in which that is; the same whatever the number of blocks
     std::vector<MemoryPart> parts;  ///< by group, then largest first; sums to `peak`
     bool fits = false;              ///< peak + unreturnable <= usable
 };

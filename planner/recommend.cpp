@@ -4,6 +4,8 @@
 #include <oneapi/tbb/parallel_for.h>
 
 #include <algorithm>
+#include <functional>
+#include <numeric>
 
 #include "models/constraints.hpp"
 #include "planner/structure_search.hpp"
@@ -17,6 +19,13 @@ bool is_asked(const Question& question, Method method) {
     return methods.empty() || std::find(methods.begin(), methods.end(), method) != methods.end();
 }
 
+/// The least multiple of a step that a recipe's ranks and chunks divide.
+Tokens common_step(Tokens step, const Recipe& recipe) {
+    const std::int64_t granule = context_granule(recipe).value;
+    const std::int64_t times = granule / std::gcd(step.value, granule);
+    return times > longest_context.value / step.value ? longest_context + Tokens{1} : step * times;
+}
+
 class Advisor {
  public:
     explicit Advisor(const Question& question)
@@ -27,23 +36,30 @@ class Advisor {
         Recommendations result;
         result.model = question_.model;
         result.cluster = question_.cluster;
+        result.bench_flags = question_.bench_flags;
         result.margin = question_.margin;
         result.exhaustive = question_.search.exhaustive;
         result.step = question_.step;
         result.tie = question_.search.tie;
         result.longest = !question_.said.context;
-        result.context = result.longest ? longest() : *question_.said.context;
+        result.asked_step = question_.step;
+        const Reach reach = result.longest || question_.front ? longest() : Reach{};
+        if (reach.step.value > 0) result.step = reach.step;
+        result.context = result.longest ? reach.context : *question_.said.context;
         if (result.context.value == 0) {
             // Nothing fits at the shortest context tried: the search there says how much is missing.
-            result.context = question_.step;
+            result.context = result.step;
         }
         SearchSpace space = space_at(result.context, question_.said);
         Ranking ranking = search(space, bed_, question_.search);
         // What sticks in the allocator is not seen by the search for the longest context.
-        while (result.longest && ranking.best.empty() && result.context > question_.step) {
-            result.context -= question_.step;
+        while (result.longest && ranking.best.empty() && result.context > result.step) {
+            result.context -= result.step;
             space = space_at(result.context, question_.said);
             ranking = search(space, bed_, question_.search);
+        }
+        if (result.longest && !ranking.best.empty()) {
+            result.step = common_step(question_.step, ranking.best.front().recipe);
         }
         result.considered = ranking.considered;
         result.evaluated = ranking.evaluated;
@@ -54,7 +70,7 @@ class Advisor {
                                   [&](std::size_t i) { result.list[i] = explained(ranking.best, i, space); });
         result.near_misses = near_misses(result, space);
         if (result.list.empty() && result.considered > 0) result.fits_on_nodes = enough_nodes(result.context);
-        if (question_.front) result.front = front(result);
+        if (question_.front) result.front = front(result, reach);
         return result;
     }
 
@@ -79,44 +95,66 @@ class Advisor {
         return 0;
     }
 
-    bool any_fits_at(std::int64_t steps, const Settings& said) const {
-        return any_fits(space_at(question_.step * steps, said), bed_);
+    /// How far recipes go, and the step in which that was found: the one asked for, rounded up to what they divide by.
+    struct Reach {
+        Tokens context, step;
+    };
+
+    /// Steps in which the recipes of a method can be tried; each is a multiple of the one asked for.
+    std::vector<Tokens> steps_of(const Settings& said) const {
+        // Any context that every degree and chunk divides shows all recipes; FPDT's depend on the chunk alone.
+        const Tokens probe = *said.method == Method::fpdt ? said.chunk_tokens.value_or(longest_chunk)
+                                                          : Tokens{2 * std::int64_t{question_.cluster.gpus()}};
+        std::vector<Tokens> steps;
+        for (const Structure& structure : space_at(probe, said).structures) {
+            const Tokens step = common_step(question_.step, structure.base);
+            if (std::find(steps.begin(), steps.end(), step) == steps.end()) steps.push_back(step);
+        }
+        // In the coarsest step all recipes can be tried, and more memory is needed for more tokens; finer steps, which
+        // only some recipes divide, then go on from there.
+        std::sort(steps.begin(), steps.end(), std::greater<>());
+        return steps;
     }
 
-    /// The longest context of a method, in steps; 0 unless it is above `least`.
-    std::int64_t longest_steps(Method method, std::int64_t least) const {
-        Settings said = question_.said;
-        said.method = method;
-        const std::int64_t most = longest_context.value / question_.step.value;
-        if (least >= most || !any_fits_at(least + 1, said)) return 0;
-        std::int64_t good = least + 1;
+    /// The longest context in this step; nothing unless it is above `least`.
+    Tokens longest_in(Tokens step, Tokens least, const Settings& said) const {
+        const auto fits_at = [&](std::int64_t steps) { return any_fits(space_at(step * steps, said), bed_); };
+        const std::int64_t first = least.value / step.value + 1;
+        const std::int64_t most = longest_context.value / step.value;
+        if (first > most || !fits_at(first)) return {};
+        std::int64_t good = first;
         std::int64_t bad = good;
         do {
             good = bad;
             bad = std::min(most + 1, bad * 2);
-        } while (bad <= most && any_fits_at(bad, said));
+        } while (bad <= most && fits_at(bad));
         while (bad - good > 1) {
             const std::int64_t middle = good + (bad - good) / 2;
-            (any_fits_at(middle, said) ? good : bad) = middle;
+            (fits_at(middle) ? good : bad) = middle;
         }
         // Tile counts and blocks of powers of two make memory slightly uneven.
         constexpr std::int64_t uneven_steps = 2;
         for (std::int64_t further = uneven_steps; further > 0; --further) {
-            if (good + further <= most && any_fits_at(good + further, said)) return good + further;
+            if (good + further <= most && fits_at(good + further)) return step * (good + further);
         }
-        return good;
+        return step * good;
     }
 
-    Tokens longest() const {
+    Reach longest() const {
         // Methods that reach furthest come first, so that the others need only show that they reach no further.
         constexpr Method order[]{Method::upipe, Method::fpdt,   Method::ulysses,
                                  Method::usp,   Method::native, Method::ring};
-        std::int64_t steps = 0;
+        Reach reach;
         for (const Method method : order) {
             if (!is_asked(question_, method)) continue;
-            steps = std::max(steps, longest_steps(method, steps));
+            Settings said = question_.said;
+            said.method = method;
+            for (const Tokens step : steps_of(said)) {
+                const Tokens context = longest_in(step, reach.context, said);
+                if (context > reach.context || reach.step.value == 0) reach = {context, step};
+            }
         }
-        return question_.step * steps;
+        return reach;
     }
 
     Recommendation explained(const std::vector<Candidate>& ranked, std::size_t i, const SearchSpace& space) const {
@@ -155,7 +193,7 @@ class Advisor {
         miss.device_short = std::max(Bytes{0}, memory.device_peak - device_limit(bed_, candidate.recipe));
         miss.host_short = std::max(Bytes{0}, memory.host_peak_per_node - host_limit(bed_));
         if (best_speed > 0) miss.faster_by = candidate.speed / best_speed - 1;
-        const Tokens step{std::max(question_.step.value, context_granule(candidate.recipe).value)};
+        const Tokens step = common_step(question_.step, candidate.recipe);
         miss.fits_up_to = longest_context_of(candidate.recipe, step, bed_, evaluator);
         std::vector<Alternative> turned = turned_options(candidate, structure, bed_, evaluator);
         std::erase_if(turned, [](const Alternative& turn) { return !turn.fits; });
@@ -206,10 +244,10 @@ class Advisor {
 
     /// The fastest recipe at each doubling of the context up to the longest; points that another one beats in both are
     /// left out.
-    std::vector<FrontPoint> front(const Recommendations& result) const {
-        const Tokens furthest = result.longest ? result.context : longest();
+    std::vector<FrontPoint> front(const Recommendations& result, const Reach& reach) const {
+        const Tokens furthest = result.longest ? result.context : reach.context;
         std::vector<Tokens> contexts;
-        for (Tokens context = question_.step; context < furthest; context = context * 2) contexts.push_back(context);
+        for (Tokens context = result.step; context < furthest; context = context * 2) contexts.push_back(context);
         contexts.push_back(furthest);
         if (!result.longest && std::find(contexts.begin(), contexts.end(), result.context) == contexts.end()) {
             contexts.push_back(result.context);

@@ -40,11 +40,13 @@ struct FrontPoint {
 struct Recommendations {
     Transformer model;
     Cluster cluster;
+    std::vector<std::string> bench_flags;  ///< of the question
     Margin margin;
     Tokens context;        ///< asked for, or the longest found
     bool longest = false;  ///< the context is the answer
     bool exhaustive = false;
-    Tokens step;  ///< contexts that were tried are multiples of it
+    Tokens asked_step;
+    Tokens step;  ///< contexts that were tried are multiples of it: of the one asked for and of what recipes divide by
     double tie = 0;
     std::vector<Recommendation> list;
     std::vector<NearMiss> near_misses;
@@ -66,6 +68,7 @@ struct Question {
     SearchOptions search;
     Tokens step{128 * kibi};  ///< granularity of the longest context
     bool front = false;
+    std::vector<std::string> bench_flags;  ///< that name model, machine and constants: "--model ./my-model"
 };
 
 Recommendations recommend(const Question& question);

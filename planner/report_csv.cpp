@@ -46,6 +46,8 @@ void append_results(Row& row, const Plan* plan) {
         row.emplace_back(name, plan ? value(*plan) : std::string());
     };
     cell("tokens_per_gpu", [](const Plan& p) { return number(tokens_per_gpu(p.recipe).value); });
+    cell("data_parallel", [](const Plan& p) { return number(data_parallel(p.recipe, p.cluster)); });
+    cell("tokens_per_step", [](const Plan& p) { return number(tokens_per_step(p.recipe, p.cluster).value); });
     cell("device_capacity_bytes", [](const Plan& p) { return number(p.device.capacity.value); });
     cell("device_usable_bytes", [](const Plan& p) { return number(p.device.usable.value); });
     cell("device_peak_bytes", [](const Plan& p) { return number(p.device.peak.value); });

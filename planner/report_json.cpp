@@ -6,14 +6,16 @@ namespace headroom {
 
 namespace {
 
+Json json_of(const MemoryPart& part) {
+    return {{"group", to_string(part.group)}, {"name", part.name}, {"bytes", part.bytes.value}};
+}
+
 Json json_of(const DeviceMemory& device) {
     Json outside = Json::array();
     for (const OutsideTerm& term : device.outside)
         outside.push_back({{"name", term.name}, {"bytes", term.bytes.value}});
     Json parts = Json::array();
-    for (const MemoryPart& part : device.parts) {
-        parts.push_back({{"group", to_string(part.group)}, {"name", part.name}, {"bytes", part.bytes.value}});
-    }
+    for (const MemoryPart& part : device.parts) parts.push_back(json_of(part));
     return {{"capacity_bytes", device.capacity.value},
             {"usable_bytes", device.usable.value},
             {"peak_bytes", device.peak.value},
@@ -24,6 +26,8 @@ Json json_of(const DeviceMemory& device) {
             {"outside_allocator_bytes", device.outside_allocator.value},
             {"fits", device.fits},
             {"phase", device.phase},
+            {"peak_part", device.part},
+            {"peak_tensor", json_of(device.last)},
             {"parts", std::move(parts)},
             {"outside_allocator", std::move(outside)}};
 }
@@ -108,6 +112,9 @@ Json json_of(const Plan& plan) {
     json["cluster"] = json_of(plan.cluster);
     json["recipe"] = json_of(setting_values(plan.recipe));
     json["tokens_per_gpu"] = tokens_per_gpu(plan.recipe).value;
+    json["data_parallel"] = data_parallel(plan.recipe, plan.cluster);
+    json["sequences_per_step"] = sequences_at_once(plan.recipe, plan.cluster);
+    json["tokens_per_step"] = tokens_per_step(plan.recipe, plan.cluster).value;
     json["fits"] = plan.fits;
     json["verdict"] = plan.verdict;
     json["device_memory"] = json_of(plan.device);
@@ -123,9 +130,10 @@ Json json_of(const Plan& plan) {
 
 std::string document(const Json& json) { return json.dump(2, ' ', false, Json::error_handler_t::replace) + '\n'; }
 
-std::string plan_json(const Plan& plan) {
+std::string plan_json(const Plan& plan, const Suspects* suspects) {
     Json json{{"schema_version", schema_version}};
     json.update(json_of(plan));
+    if (suspects != nullptr) json["which_tensor"] = json_of(*suspects);
     return document(json);
 }
 

@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <iterator>
 
@@ -30,6 +31,18 @@ std::string tokens_line(const Recipe& recipe) {
     const std::string brief = short_tokens(recipe.context);
     return fmt::format("{} tokens global{}, {} per GPU", exact, brief == exact ? "" : " (" + brief + ")",
                        with_separators(tokens_per_gpu(recipe).value));
+}
+
+/// What one step trains on, where that is more than one sequence.
+std::string sequences_line(const Recipe& recipe, const Cluster& cluster) {
+    const std::int64_t sequences = sequences_at_once(recipe, cluster);
+    if (sequences == 1) return "";
+    const int groups = data_parallel(recipe, cluster);
+    const int ranks = recipe.context_parallel();
+    const std::string where =
+        groups == 1 ? "" : fmt::format(" ({} groups of {} GPU{})", groups, ranks, ranks == 1 ? "" : "s");
+    return paragraph(fmt::format("{} sequences at once{}: {} tokens a step", with_separators(sequences), where,
+                                 with_separators(tokens_per_step(recipe, cluster).value)));
 }
 
 std::string tiling(const char* what, const Tiling& tiles) {
@@ -161,6 +174,22 @@ std::string host_section(const Plan& plan, const Style& style) {
     return text;
 }
 
+/// The settings that would make it fit, and where to ask for more.
+std::string change_text(const WayOut& way_out) {
+    if (way_out.recommend.empty()) return "";
+    const std::string more = fmt::format("`{}` searches all methods.", printable(way_out.recommend));
+    if (!way_out.change) return hanging("No change of settings alone makes it fit; " + more);
+    std::string flags;
+    for (const Difference& difference : way_out.change->changed) {
+        flags += fmt::format("{}--set {}={}", flags.empty() ? "" : " ", difference.key, difference.to);
+    }
+    const DeviceMemory& device = way_out.change->plan.device;
+    const double percent = std::round(way_out.change->speed_change * 1000) / 10;
+    const std::string speed = percent == 0 ? "as fast" : fmt::format("speed {:+.1f}%", percent);
+    return hanging(fmt::format("Cheapest change that makes it fit: {} ({}, {} GiB to spare); {}", flags, speed,
+                               gib(device.usable - device.peak - device.unreturnable), more));
+}
+
 /// Shortfall, need and budget with their parts, and what would fit.
 std::string shortfall(const Plan& plan, const WayOut& way_out) {
     const std::optional<MaxContext>& longest = way_out.longest;
@@ -185,6 +214,7 @@ std::string shortfall(const Plan& plan, const WayOut& way_out) {
                                       gib(plan.host.peak_per_node), gib(plan.host.usable_per_node),
                                       gib(plan.host.capacity_per_node)));
     }
+    text += change_text(way_out);
     if (longest && longest->context.value > 0) {
         text += paragraph(fmt::format("Longest context that fits with this recipe: {} ({} tokens).",
                                       approximate_tokens(longest->context), with_separators(longest->context.value)));
@@ -211,10 +241,23 @@ std::string degrees(const Recipe& recipe) {
     return text;
 }
 
-std::string recipe_lines(const Recipe& recipe) {
+int data_parallel(const Recipe& recipe, const Cluster& cluster) {
+    return std::max(1, cluster.gpus() / std::max(1, recipe.context_parallel()));
+}
+
+std::int64_t sequences_at_once(const Recipe& recipe, const Cluster& cluster) {
+    return recipe.batch * data_parallel(recipe, cluster);
+}
+
+Tokens tokens_per_step(const Recipe& recipe, const Cluster& cluster) {
+    return recipe.context * sequences_at_once(recipe, cluster);
+}
+
+std::string recipe_lines(const Recipe& recipe, const Cluster& cluster) {
     std::string text =
         paragraph(fmt::format("{}: {}, batch {}", to_string(recipe.method), degrees(recipe), recipe.batch));
     text += tokens_line(recipe) + '\n';
+    text += sequences_line(recipe, cluster);
     text += paragraph(fmt::format("{} code with {} attention; {}; {}, {}, {}; {}", to_string(recipe.implementation),
                                   to_string(recipe.attention_kernel), checkpoint_line(recipe),
                                   tiling("norm", recipe.tiling.norm), tiling("MLP", recipe.tiling.mlp),
@@ -235,7 +278,7 @@ std::string plan_text(const Plan& plan, const Style& style, const WayOut& way_ou
     std::string text = (plan.fits ? style.good(verdict) : style.bad(verdict)) + "\n";
     if (!plan.fits) text += shortfall(plan, way_out);
     text += step_headline(plan);
-    text += "\n" + bench_line(plan.model, plan.cluster) + recipe_lines(plan.recipe);
+    text += "\n" + bench_line(plan.model, plan.cluster) + recipe_lines(plan.recipe, plan.cluster);
     text += "\n" + device_section(plan, style);
     text += "\n" + host_section(plan, style);
     if (plan.step) text += "\n" + step_section(plan, style);

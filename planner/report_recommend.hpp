@@ -21,8 +21,7 @@ std::string brief_degrees(const Recipe& recipe);
 std::string settings_text(const std::vector<Difference>& changed);
 /// "+12.3%"; "0.0%" for less than a twentieth of a percent.
 std::string signed_percent(double share);
-/// The command that plans this recipe, in lines of at most 80 columns.
-std::string plan_command_line(const Recipe& recipe, const Recipe& plain, const Transformer& model,
-                              const Cluster& cluster);
+/// The command that plans this recipe on the bench that the flags name, in lines of at most 80 columns.
+std::string plan_command_line(const Recipe& recipe, const Recipe& plain, const std::vector<std::string>& bench_flags);
 
 }  // namespace headroom

@@ -83,17 +83,14 @@ Json json_of(const NearMiss& miss) {
 
 }  // namespace
 
-std::string plan_command_line(const Recipe& recipe, const Recipe& plain, const Transformer& model,
-                              const Cluster& cluster) {
-    std::vector<std::string> words{"headroom plan",
-                                   "--model " + printable(model.name),
-                                   "--cluster " + printable(cluster.name),
-                                   fmt::format("--nodes {}", cluster.nodes),
-                                   fmt::format("--method {}", to_string(recipe.method)),
-                                   fmt::format("--context {}", recipe.context.value),
-                                   fmt::format("--ulysses {}", recipe.ulysses),
-                                   fmt::format("--ring {}", recipe.ring),
-                                   fmt::format("--implementation {}", to_string(recipe.implementation))};
+std::string plan_command_line(const Recipe& recipe, const Recipe& plain, const std::vector<std::string>& bench_flags) {
+    std::vector<std::string> words{"headroom plan"};
+    for (const std::string& flag : bench_flags) words.push_back(printable(flag));
+    words.push_back(fmt::format("--method {}", to_string(recipe.method)));
+    words.push_back(fmt::format("--context {}", recipe.context.value));
+    words.push_back(fmt::format("--ulysses {}", recipe.ulysses));
+    words.push_back(fmt::format("--ring {}", recipe.ring));
+    words.push_back(fmt::format("--implementation {}", to_string(recipe.implementation)));
     for (const Difference& difference : differences(plain, recipe)) {
         words.push_back(fmt::format("--set {}={}", difference.key, difference.to));
     }
@@ -117,6 +114,7 @@ std::string recommend_json(const Recommendations& answer) {
     json["cluster"] = json_of(answer.cluster);
     json["context_tokens"] = answer.context.value;
     json["longest"] = answer.longest;
+    json["step_tokens"] = answer.longest ? Json(answer.step.value) : Json();
     json["margin"] = {{"device_share", answer.margin.device}, {"host_share", answer.margin.host}};
     json["tie_share"] = answer.tie;
     json["recommendations"] = Json::array();

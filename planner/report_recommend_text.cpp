@@ -30,38 +30,54 @@ std::string name_of(const Recipe& recipe) {
     return fmt::format("{} {} {}", to_string(recipe.method), to_string(recipe.implementation), brief_degrees(recipe));
 }
 
+std::string steps_text(const Recommendations& answer) {
+    const std::string step = short_tokens(answer.step);
+    if (answer.step == answer.asked_step) return step;
+    return fmt::format("{} ({} rounded up so that ranks and chunks divide it)", step, short_tokens(answer.asked_step));
+}
+
 std::string heading(const Recommendations& answer, const Style& style) {
     std::string bench = bench_line(answer.model, answer.cluster);
     bench.pop_back();
     const std::string exact = with_separators(answer.context.value);
-    const std::string what = answer.longest
-                                 ? fmt::format("Longest context, in steps of {}: {} ({} tokens)",
-                                               short_tokens(answer.step), approximate_tokens(answer.context), exact)
-                                 : fmt::format("Fastest at {} tokens", exact);
+    const std::string what = answer.longest ? fmt::format("Longest context, in steps of {}: {} ({} tokens)",
+                                                          steps_text(answer), approximate_tokens(answer.context), exact)
+                                            : fmt::format("Fastest at {} tokens", exact);
     const std::string spare = fmt::format("with {} of the GPU's and {} of the host's usable memory to spare",
                                           percent(answer.margin.device), percent(answer.margin.host));
     return style.strong(bench) + "\n" + paragraph(what + ", " + spare);
 }
 
 std::string ranking(const Recommendations& answer) {
-    Table table({{"#"},
-                 {"method"},
-                 {"code"},
-                 {"degrees"},
-                 {"GPU GiB", Align::right},
-                 {"host", Align::right},
-                 {"tokens/s/GPU", Align::right}});
+    const auto sequences = [&](const Recommendation& row) {
+        return sequences_at_once(row.candidate.recipe, answer.cluster);
+    };
+    const bool several = std::any_of(answer.list.begin(), answer.list.end(),
+                                     [&](const Recommendation& row) { return sequences(row) > 1; });
+    std::vector<Column> columns{
+        {"#"}, {"method"}, {"code"}, {"degrees"}, {"GPU GiB", Align::right}, {"host", Align::right}};
+    if (several) columns.push_back({"seqs", Align::right});
+    columns.push_back({"tokens/s/GPU", Align::right});
+    Table table(columns);
     for (std::size_t i = 0; i < answer.list.size(); ++i) {
         const Recommendation& row = answer.list[i];
-        table.row({std::to_string(i + 1), std::string(to_string(row.candidate.recipe.method)),
-                   std::string(to_string(row.candidate.recipe.implementation)), brief_degrees(row.candidate.recipe),
-                   one_decimal(row.plan.device.peak) + "/" + one_decimal(row.plan.device.usable),
-                   fmt::format("{:.0f}", in_gib(row.plan.host.peak_per_node)), speed_range(row.candidate)});
+        const Recipe& recipe = row.candidate.recipe;
+        std::vector<std::string> cells{std::to_string(i + 1),
+                                       std::string(to_string(recipe.method)),
+                                       std::string(to_string(recipe.implementation)),
+                                       brief_degrees(recipe),
+                                       one_decimal(row.plan.device.peak) + "/" + one_decimal(row.plan.device.usable),
+                                       fmt::format("{:.0f}", in_gib(row.plan.host.peak_per_node))};
+        if (several) cells.push_back(with_separators(sequences(row)));
+        cells.push_back(several ? four_digits(row.candidate.speed) : speed_range(row.candidate));
+        table.row(cells);
     }
     return table.text() +
-           paragraph(
-               "degrees are Ulysses x ring, then U heads per stage or the chunk; GPU GiB is peak/usable, host is "
-               "GiB per node; speed with its interval");
+           paragraph(fmt::format("degrees are Ulysses x ring, then U heads per stage or the chunk; GPU GiB is "
+                                 "peak/usable, host is GiB per node; {}",
+                                 several ? "seqs are the sequences of one step, its global batch; speed counts them "
+                                           "all"
+                                         : "speed with its interval"));
 }
 
 /// The changes as a sentence about the other recipe.
@@ -228,7 +244,7 @@ std::string recommend_text(const Recommendations& answer, const Style& style) {
     const std::string points = front_text(answer, style);
     text += points + (points.empty() ? "" : "\n");
     text += style.strong("The first in full") + "\n" +
-            plan_command_line(first.candidate.recipe, first.plain, answer.model, answer.cluster) + "\n";
+            plan_command_line(first.candidate.recipe, first.plain, answer.bench_flags) + "\n";
     return text + counts(answer);
 }
 

@@ -82,7 +82,7 @@ std::string simulation_text(const Simulation& simulation, const Style& style) {
     const Seconds step = plan.step->time.seconds;
     std::string text = step_headline(plan);
     if (!plan.fits) text += paragraph(style.bad("it " + plan.verdict));
-    text += "\n" + bench_line(plan.model, plan.cluster) + recipe_lines(plan.recipe);
+    text += "\n" + bench_line(plan.model, plan.cluster) + recipe_lines(plan.recipe, plan.cluster);
     text += "\n" + step_section(plan, style);
     text += "\n" + style.strong("By phase") + ", with what the compute stream waits for\n";
     text += phases_table(simulation, step);

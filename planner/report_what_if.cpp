@@ -37,6 +37,15 @@ std::string spoken_part(const std::string& name) {
     return found == part_names.end() ? name : std::string(spoken(static_cast<Part>(found - part_names.begin())));
 }
 
+/// "MLP in backward, block 1 of 32"
+std::string place(const DeviceMemory& device) { return fmt::format("{} in {}", device.part, device.phase); }
+
+/// Blocks of models that differ in their number correspond by segment.
+bool same_place(const DeviceMemory& a, const DeviceMemory& b) {
+    return a.part == b.part && a.segment == b.segment &&
+           a.phase.substr(0, a.phase.find(',')) == b.phase.substr(0, b.phase.find(','));
+}
+
 /// Variants that stand beside each other in one table.
 struct Block {
     const WhatIf& comparison;
@@ -72,16 +81,17 @@ struct Block {
                (left == 0 ? "\n" : fmt::format("and {} smaller ones, which --format json has\n\n", left));
     }
 
-    /// Parts are named at the peak of each plan, and peaks may lie in different phases.
-    std::string phases() const {
-        const std::string& there = comparison.base.device.phase;
+    /// Parts are named at the peak of each plan, and peaks may lie at different places, even within a phase.
+    std::string places() const {
+        const DeviceMemory& base = comparison.base.device;
         std::string text;
         for (std::size_t i = first; i < last; ++i) {
-            const std::string& here = comparison.variants[i].plan.device.phase;
-            if (here == there) continue;
-            text += hanging(fmt::format("({}) has its peak in {}, the base in {}", i + 1, here, there));
+            const DeviceMemory& device = comparison.variants[i].plan.device;
+            if (same_place(base, device)) continue;
+            text += hanging(fmt::format("({}) the peak moved: from {} to {}", i + 1, place(base), place(device)));
         }
-        return text.empty() ? text : text + "\n";
+        if (text.empty()) return text;
+        return text + paragraph("The parts above are then those of two different moments of the step.") + "\n";
     }
 
     std::string summary() const {
@@ -117,7 +127,19 @@ std::string sentence(const Plan& base, const Variant& variant) {
     return text;
 }
 
-std::string influence_text(const std::vector<Influence>& all, const Style& style) {
+/// Where memory lacks, what gives some comes before what takes some.
+std::vector<Influence> on_margin(const std::vector<Influence>& all, bool fits) {
+    if (fits) return strongest_on_margin(all, named_influences);
+    std::vector<Influence> more = all;
+    std::vector<Influence> less = all;
+    std::erase_if(more, [](const Influence& i) { return i.margin_more.value == 0; });
+    std::erase_if(less, [](const Influence& i) { return i.margin_more.value > 0; });
+    std::vector<Influence> list = strongest_on_margin(more, named_influences);
+    for (Influence& i : strongest_on_margin(less, named_influences)) list.push_back(std::move(i));
+    return list;
+}
+
+std::string influence_text(const std::vector<Influence>& all, bool fits, const Style& style) {
     if (all.empty()) return {};
     std::string text = style.strong("What moves the answer most") + "\n";
     Table table({{"constant or setting", Align::left, true},
@@ -126,13 +148,17 @@ std::string influence_text(const std::vector<Influence>& all, const Style& style
                  {"down", Align::right},
                  {"up", Align::right}});
     const auto kind = [](const Influence& i) { return std::string(i.setting ? "setting" : "constant"); };
-    for (const Influence& i : strongest_on_speed(all, named_influences)) {
-        table.row({i.name, kind(i), "speed", signed_percent(i.slower), signed_percent(i.faster)});
-    }
-    for (const Influence& i : strongest_on_margin(all, named_influences)) {
+    const auto speed = [&] {
+        for (const Influence& i : strongest_on_speed(all, named_influences)) {
+            table.row({i.name, kind(i), "speed", signed_percent(i.slower), signed_percent(i.faster)});
+        }
+    };
+    if (fits) speed();
+    for (const Influence& i : on_margin(all, fits)) {
         table.row({i.name, kind(i), "GPU margin", signed_gib_of(-static_cast<double>(i.margin_less.value)),
                    signed_gib_of(static_cast<double>(i.margin_more.value))});
     }
+    if (!fits) speed();
     return text + table.text();
 }
 
@@ -152,12 +178,13 @@ Json rows_json(const std::vector<DeltaRow>& rows, const char* unit) {
 
 std::string what_if_text(const WhatIf& comparison, const std::vector<Influence>& influences, const Style& style) {
     const Plan& base = comparison.base;
-    std::string text = bench_line(base.model, base.cluster) + recipe_lines(base.recipe) + "\n";
+    std::string text = base.fits ? "" : paragraph("The base " + base.verdict + ".") + "\n";
+    text += bench_line(base.model, base.cluster) + recipe_lines(base.recipe, base.cluster) + "\n";
     for (std::size_t i = 0; i < comparison.variants.size(); ++i) {
         const Variant& variant = comparison.variants[i];
         text += hanging(fmt::format("({}) {}: {}", i + 1, printable(variant.label), sentence(base, variant)));
     }
-    text += "\n";
+    if (!comparison.variants.empty()) text += "\n";
     const std::vector<DeltaRow> memory = memory_deltas(comparison);
     const std::vector<DeltaRow> host = host_deltas(comparison);
     const std::vector<DeltaRow> time = time_deltas(comparison);
@@ -167,11 +194,11 @@ std::string what_if_text(const WhatIf& comparison, const std::vector<Influence>&
         const Block block{comparison, first, std::min(comparison.variants.size(), first + columns_per_table)};
         text += block.summary();
         text += block.deltas("GPU memory, GiB", memory, least_bytes, gib_of, signed_gib_of);
-        text += block.phases();
+        text += block.places();
         text += block.deltas("host memory, GiB", host, least_bytes, gib_of, signed_gib_of);
         text += block.deltas("time exposed, s", time, least_seconds, seconds_of, signed_seconds_of);
     }
-    text += influence_text(influences, style);
+    text += influence_text(influences, base.fits, style);
     while (text.ends_with("\n\n")) text.pop_back();
     return text;
 }

@@ -12,7 +12,6 @@ namespace {
 
 constexpr std::int64_t largest_batch = 8;
 constexpr std::int64_t shortest_chunk = 32 * kibi;
-constexpr std::int64_t longest_chunk = mebi;
 
 template <class T, class Keep>
 std::vector<T> kept(const std::vector<T>& all, Keep keep) {
@@ -163,7 +162,7 @@ class Enumeration {
         std::vector<std::optional<Tokens>> chunks{said_.chunk_tokens};
         if (family.method == Method::fpdt && !said_.chunk_tokens) {
             chunks.clear();
-            for (std::int64_t chunk = shortest_chunk; chunk <= longest_chunk; chunk *= 2) {
+            for (std::int64_t chunk = shortest_chunk; chunk <= longest_chunk.value; chunk *= 2) {
                 chunks.emplace_back(Tokens{chunk});
             }
         }

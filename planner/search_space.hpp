@@ -14,6 +14,9 @@
 
 namespace headroom {
 
+/// FPDT's chunks are searched up to this one, in powers of two.
+inline constexpr Tokens longest_chunk{mebi};
+
 /// Recipes that differ in what a team decides first. The search ranks the best of each.
 struct Family {
     Method method{};

@@ -211,6 +211,39 @@ Json json_of(const Comparison& row) {
             {"notes", row.notes}};
 }
 
+/// Of a CSV row, by column.
+struct Cell {
+    const char* name;
+    std::string value;
+};
+
+std::vector<Cell> cells_of(const Comparison& row) {
+    const auto number = [](const std::optional<double>& value) { return value ? fmt::format("{}", *value) : ""; };
+    const Measurement& run = row.measured;
+    return {{"id", run.id},
+            {"set", run.set},
+            {"source", run.source},
+            {"location", run.location},
+            {"confidence", run.confidence},
+            {"model", run.model_name},
+            {"cluster", run.cluster_name},
+            {"nodes", std::to_string(run.cluster.nodes)},
+            {"gpus", std::to_string(run.cluster.gpus())},
+            {"method", method_of(row)},
+            {"context_tokens", run.said.context ? std::to_string(run.said.context->value) : ""},
+            {"status", name_of(run.status)},
+            {"agreement", name_of(row.agreement)},
+            {"verdict", row.verdict},
+            {"metric", run.metric.name},
+            {"measured", number(run.value)},
+            {"predicted", number(row.predicted)},
+            {"predicted_high", number(row.predicted_high)},
+            {"error_percent", number(row.error_percent)},
+            {"interval_low", number(row.interval_low)},
+            {"interval_high", number(row.interval_high)},
+            {"notes", fmt::format("{}", fmt::join(row.notes, "; "))}};
+}
+
 }  // namespace
 
 std::string validation_text(const Validation& validation) {
@@ -263,36 +296,13 @@ std::string validation_json(const Validation& validation) {
 }
 
 std::string validation_csv(const Validation& validation) {
-    std::string text =
-        csv_line({"id",     "set",      "source",    "location",       "confidence",    "model",        "cluster",
-                  "nodes",  "gpus",     "method",    "context_tokens", "status",        "agreement",    "verdict",
-                  "metric", "measured", "predicted", "predicted_high", "error_percent", "interval_low", "interval_high",
-                  "notes"});
-    const auto cell = [](const std::optional<double>& value) { return value ? fmt::format("{}", *value) : ""; };
+    std::vector<std::string> fields;
+    for (const Cell& cell : cells_of({})) fields.emplace_back(cell.name);
+    std::string text = csv_line(fields);
     for (const Comparison& row : validation.comparisons) {
-        const Measurement& run = row.measured;
-        std::string notes;
-        for (const std::string& note : row.notes) notes += (notes.empty() ? "" : "; ") + note;
-        text += csv_line({run.id,
-                          run.set,
-                          run.source,
-                          run.location,
-                          run.confidence,
-                          run.model_name,
-                          run.cluster_name,
-                          std::to_string(run.cluster.nodes),
-                          std::to_string(run.cluster.gpus()),
-                          method_of(row),
-                          std::to_string(run.said.context->value),
-                          name_of(run.status),
-                          name_of(row.agreement),
-                          row.verdict,
-                          run.metric.name,
-                          cell(run.value),
-                          cell(row.predicted),
-                          cell(row.predicted_high),
-                          cell(row.error_percent),
-                          notes});
+        fields.clear();
+        for (const Cell& cell : cells_of(row)) fields.push_back(cell.value);
+        text += csv_line(fields);
     }
     return text;
 }

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <iterator>
 #include <string_view>
 
 #include "models/training_step.hpp"
@@ -12,31 +13,50 @@
 namespace headroom {
 namespace {
 
-void collect(const Schedule& schedule, Suspects& suspects) {
+/// Every tensor once, by name and size.
+void collect(const Schedule& schedule, std::vector<NamedTensor>& tensors) {
     for (const Segment& segment : schedule.segments) {
         Phase phase = segment.phase;
         for_each_event(schedule, segment, [&](const Event& event) {
             if (event.kind == EventKind::phase) phase = static_cast<Phase>(event.id);
             if (event.kind != EventKind::allocate || event.place != Place::device) return;
-            if (event.bytes < suspects.least.value || event.bytes > suspects.most.value) return;
-            const bool known = std::any_of(suspects.tensors.begin(), suspects.tensors.end(), [&](const NamedTensor& t) {
-                return t.name == event.name && t.bytes.value == event.bytes;
+            const bool known = std::any_of(tensors.begin(), tensors.end(), [&](const NamedTensor& t) {
+                return t.bytes.value == event.bytes && t.name == event.name;
             });
-            if (!known) suspects.tensors.push_back({event.name, event.group, phase, {event.bytes}});
+            if (!known) tensors.push_back({event.name, event.group, phase, {event.bytes}});
         });
     }
+}
+
+/// Of the tensors in order of size, one below and one above.
+std::vector<NamedTensor> neighbours(std::vector<NamedTensor> all, Bytes size) {
+    std::stable_sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.bytes < b.bytes; });
+    const auto above = std::find_if(all.begin(), all.end(), [&](const auto& tensor) { return tensor.bytes > size; });
+    std::vector<NamedTensor> list;
+    if (above != all.begin()) list.push_back(*(above - 1));
+    if (above != all.end()) list.push_back(*above);
+    return list;
 }
 
 }  // namespace
 
 Suspects which_tensor(const Transformer& model, const Cluster& cluster, const Recipe& recipe, Bytes size,
                       Bytes rounding) {
-    Suspects suspects{size - rounding, size + rounding, {}, {}};
+    Suspects suspects;
+    suspects.least = size - rounding;
+    suspects.most = size + rounding;
+    std::vector<NamedTensor> all;
     for (const RingRole role : ring_roles(recipe)) {
         Schedule schedule;
         build_training_step(make_workload(model, cluster, recipe, role), schedule);
-        collect(schedule, suspects);
+        collect(schedule, all);
     }
+    std::copy_if(all.begin(), all.end(), std::back_inserter(suspects.tensors), [&](const NamedTensor& tensor) {
+        return tensor.bytes >= suspects.least && tensor.bytes <= suspects.most;
+    });
+    if (suspects.tensors.empty()) suspects.nearest = neighbours(std::move(all), size);
+    suspects.beyond_device = suspects.least > cluster.device_memory;
+    if (suspects.beyond_device) return suspects;
     std::stable_sort(suspects.tensors.begin(), suspects.tensors.end(), [&](const auto& a, const auto& b) {
         return std::llabs((a.bytes - size).value) < std::llabs((b.bytes - size).value);
     });

@@ -31,6 +31,8 @@ struct RowCount {
 struct Suspects {
     Bytes least, most;                 ///< what the size stands for
     std::vector<NamedTensor> tensors;  ///< of the step, nearest first
+    std::vector<NamedTensor> nearest;  ///< without any of the size: one below it and one above, where there are
+    bool beyond_device = false;        ///< more than the whole GPU has
     std::vector<RowCount> rows;
 };
 

@@ -168,4 +168,37 @@ TEST_CASE("what was typed cannot send escape sequences to the terminal") {
     CHECK(!contains(outcome.err, "\033"));
 }
 
+TEST_CASE("what is wrong with a change stands at the change") {
+    check_refused({"what-if", "--context", "1M", "--change", "foo=1"},
+                  {"unknown recipe key 'foo'", "(--change foo=1)"});
+    check_refused({"what-if", "--context", "1M", "--set", "foo=1"}, {"unknown recipe key 'foo'", "(--set foo=1)"});
+}
+
+TEST_CASE("files that are too large, and calibrations without a key") {
+    const TemporaryDirectory scratch;
+    const std::string large = scratch.write("large.json", std::string(17 << 20, ' '));
+    check_refused({"plan", "--context", "1M", "--model", large}, {"too large to be a config", "16 MiB"});
+    const std::string empty = scratch.write("k.yaml", "description: x\n");
+    check_refused({"plan", "--context", "1M", "--calibration", empty}, {"missing schema in the file"});
+}
+
+TEST_CASE("help of a command, whichever way round; help of nothing") {
+    CHECK(run_headroom({"--help", "plan"}).out == run_headroom({"plan", "--help"}).out);
+    check_refused({"--help", "plam"}, {"unknown command plam", "plan"});
+    check_refused({"--help", "--help"}, {"unexpected argument"});
+}
+
+TEST_CASE("a recipe from standard input, and from a plan's JSON") {
+    const Outcome piped =
+        run_shell("printf 'method: ulysses\ncontext: 1M\n' | \"$HEADROOM\" plan --recipe - --format csv");
+    CHECK(piped.status == 0);
+    CHECK(contains(piped.out, "ulysses"));
+    check_refused(run_shell("\"$HEADROOM\" plan --recipe - --context 1M < /dev/null"), {"standard input"});
+    const TemporaryDirectory scratch;
+    const Words words{"plan", "--method", "ulysses", "--context", "1M", "--batch", "2", "--format", "json"};
+    const std::string json = run_headroom(words).out;
+    const std::string file = scratch.write("plan.json", json);
+    CHECK(run_headroom({"plan", "--recipe", file, "--format", "json"}).out == json);
+}
+
 }  // namespace headroom

@@ -13,6 +13,7 @@ TEST_CASE("help and version go to stdout and end with status 0") {
                                                                                        {"--version"},
                                                                                        {"plan", "--help"},
                                                                                        {"help", "plan"},
+                                                                                       {"--help", "plan"},
                                                                                        {"max-context", "-h"},
                                                                                        {"show", "--help"},
                                                                                        {"plan", "--bogus", "--help"}}) {

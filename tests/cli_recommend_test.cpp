@@ -92,6 +92,74 @@ TEST_CASE("the longest context of one node is UPipe's") {
     CHECK(answer["context_tokens"].get<std::int64_t>() % 1'048'576 == 0);
 }
 
+TEST_CASE("a finer step never reaches less far, whatever it divides") {
+    const auto longest = [](const char* step) {
+        return json_of({"recommend", "--longest", "--method", "upipe,ulysses", "--batch", "1", "--step", step});
+    };
+    std::int64_t before = 0;
+    for (const char* step : {"1M", "16", "7", "5", "1"}) {
+        CAPTURE(step);
+        const Json answer = longest(step);
+        const std::int64_t context = answer["context_tokens"];
+        const std::int64_t used = answer["step_tokens"];
+        CHECK(context % used == 0);
+        CHECK(context + 64 > before);
+        before = std::max(before, context);
+    }
+    CHECK(longest("7")["step_tokens"] == 56);
+    const Words words{"recommend", "--longest", "--method", "upipe", "--batch", "1", "--step", "7"};
+    const std::string out = run_headroom(words).out;
+    CHECK(contains(out, "in steps of 56 (7 rounded up"));
+    CHECK(!contains(run_headroom({"recommend", "--longest", "--method", "upipe", "--step", "1M"}).out, "rounded up"));
+}
+
+TEST_CASE("three nodes: steps that 24 ranks divide") {
+    const Json answer = json_of({"recommend", "--longest", "--nodes", "3", "--method", "ring", "--batch", "1"});
+    CHECK(answer["context_tokens"] >= 4 * 1'048'576);
+    CHECK(answer["step_tokens"] == 3 * 131'072);
+}
+
+TEST_CASE("the command under the first plans just what was recommended") {
+    const TemporaryDirectory scratch;
+    const std::string model = scratch.write(
+        "my model.json", R"({"model_type": "llama", "hidden_size": 1024, "intermediate_size": 4096, "vocab_size": 32000,
+                             "num_hidden_layers": 8, "num_attention_heads": 16, "num_key_value_heads": 8,
+                             "tie_word_embeddings": false})");
+    for (const Words& bench :
+         {Words{"--model", model, "--cluster", "h200", "--calibration", "h100-sxm-80gb", "--mfu", "full"},
+          Words{"--gpus", "4"}, Words{"--nodes", "2", "--cluster", "h200"}}) {
+        Words words{"recommend", "--context", "1M", "--method", "ulysses", "--top", "1"};
+        words.insert(words.end(), bench.begin(), bench.end());
+        const std::string text = run_headroom(words).out;
+        const std::size_t start = text.find("headroom plan ");
+        REQUIRE(start != std::string::npos);
+        const std::string command = text.substr(start, text.find("\n\n", start) - start);
+        const Outcome planned = run_shell("\"$HEADROOM\"" + command.substr(8) + " --format json");
+        CAPTURE(command);
+        CAPTURE(planned.err);
+        REQUIRE(planned.status == 0);
+        Json plan = Json::parse(planned.out);
+        plan.erase("schema_version");
+        CHECK(plan == first(json_of(words))["plan"]);
+    }
+}
+
+TEST_CASE("how many sequences one step trains on is said where it is not one") {
+    const Json two = json_of({"plan", "--nodes", "2", "--method", "ulysses", "--ulysses", "8", "--context", "1M"});
+    CHECK(two["data_parallel"] == 2);
+    CHECK(two["sequences_per_step"] == 2);
+    CHECK(two["tokens_per_step"] == 2 * 1'048'576);
+    const auto text = [](Words words) { return run_headroom(words).out; };
+    CHECK(contains(text({"plan", "--nodes", "2", "--method", "ulysses", "--ulysses", "8", "--context", "1M"}),
+                   "2 sequences at once (2 groups of 8 GPUs): 2,097,152 tokens a step"));
+    CHECK(contains(text({"plan", "--batch", "2", "--context", "1M"}), "2 sequences at once: 2,097,152 tokens a step"));
+    CHECK(!contains(text({"plan", "--context", "1M"}), "sequences at once"));
+    CHECK(
+        contains(text({"recommend", "--nodes", "2", "--context", "1M", "--method", "ulysses"}), "seqs  tokens/s/GPU"));
+    CHECK(!contains(text({"recommend", "--context", "1M", "--method", "ulysses", "--ulysses", "8", "--batch", "1"}),
+                    "seqs"));
+}
+
 TEST_CASE("32B at 2M on two nodes and 70B at 1M on four: heads are exchanged, block inputs on the host") {
     for (const Words& words : {Words{"recommend", "--model", "upipe-qwen3-32b", "--nodes", "2", "--context", "2M"},
                                Words{"recommend", "--model", "qwen3-32b", "--nodes", "2", "--context", "2M"},

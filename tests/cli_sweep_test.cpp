@@ -7,6 +7,7 @@
 #include <fstream>
 #include <map>
 
+#include "tests/csv.hpp"
 #include "tests/run_headroom.hpp"
 
 namespace headroom {
@@ -15,29 +16,6 @@ namespace {
 
 using Words = std::vector<std::string>;
 using Json = nlohmann::ordered_json;
-
-/// RFC 4180, as another program would read it.
-std::vector<std::vector<std::string>> read_csv(const std::string& text) {
-    std::vector<std::vector<std::string>> rows{{}};
-    std::string field;
-    bool quoted = false;
-    for (std::size_t i = 0; i < text.size(); ++i) {
-        const char c = text[i];
-        if (quoted && c == '"' && i + 1 < text.size() && text[i + 1] == '"') {
-            field += '"';
-            ++i;
-        } else if (c == '"') {
-            quoted = !quoted;
-        } else if (!quoted && (c == ',' || c == '\n')) {
-            rows.back().push_back(std::exchange(field, {}));
-            if (c == '\n') rows.emplace_back();
-        } else {
-            field += c;
-        }
-    }
-    rows.pop_back();
-    return rows;
-}
 
 using Row = std::map<std::string, std::string>;
 std::vector<Row> rows_of(const Words& words) {
@@ -152,6 +130,16 @@ TEST_CASE("a file that was cut anywhere continues to the same file") {
             CHECK(read_file(path) == whole);
         }
     }
+}
+
+TEST_CASE("--resume begins a file that is not there yet: the same line serves the first run and the next") {
+    const TemporaryDirectory directory;
+    const Words words{"sweep", "--context", "1M,2M", "-o", directory.path("rows.csv"), "--resume"};
+    REQUIRE(run_headroom(words).status == 0);
+    const std::string whole = read_file(directory.path("rows.csv"));
+    CHECK(read_csv(whole).size() == 3);
+    CHECK(run_headroom(words).status == 0);
+    CHECK(read_file(directory.path("rows.csv")) == whole);
 }
 
 TEST_CASE("a file of another grid is not continued, and stays as it is") {

@@ -126,4 +126,15 @@ TEST_CASE("mistakes name the flag") {
     CHECK(run_headroom({"validate", "--help"}).status == 0);
 }
 
+TEST_CASE("a figure below zero is no measurement") {
+    const TemporaryDirectory scratch;
+    const std::string path = scratch.write("runs.csv", "method,context,peak_allocated_gib\nupipe,1M,-1\nupipe,1M,20\n");
+    const Outcome outcome = run_headroom({"validate", "--measurements", path, "--format", "json"});
+    CHECK(outcome.status == 0);
+    const Json json = Json::parse(outcome.out);
+    CHECK(json["comparisons"].size() == 1);
+    REQUIRE(json["warnings"].size() == 1);
+    CHECK(contains(json["warnings"][0].get<std::string>(), "peak_allocated_gib cannot be measured as -1"));
+}
+
 }  // namespace headroom

@@ -48,6 +48,8 @@ TEST_CASE("what is not a number of tokens is refused with flag and remedy") {
     CHECK(contains(tokens_complaint("0"), "it must be at least 1"));
     CHECK(contains(tokens_complaint(""), "a number of tokens is missing | --context"));
     CHECK(contains(tokens_complaint("1.3K"), "it is not whole | --context | nearest are 1331 and 1332"));
+    // Lengths that ranks divide.
+    CHECK(contains(tokens_complaint("1.1M"), "nearest are 1153024 and 1154048"));
     CHECK(contains(tokens_complaint("9223372036854775808"), "it is too large | --context | it must be below 2^63"));
     CHECK(contains(tokens_complaint("9999999999G"), "it is too large"));
     CHECK(contains(tokens_complaint("1e400"), "it is too large"));

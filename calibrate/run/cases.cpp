@@ -100,6 +100,23 @@ std::vector<std::string> choices(bool concerned, const std::vector<std::string>&
     return said;
 }
 
+/// A list for a method that is not among the chosen ones would change nothing.
+void require_use(Method method, const std::vector<std::string>& list, const char* flag, const RunOptions& options) {
+    const std::string name(to_string(method));
+    const std::vector<std::string>& chosen = options.methods;
+    if (list.empty() || std::find(chosen.begin(), chosen.end(), name) != chosen.end()) return;
+    throw Error(fmt::format("only {} has {}, and it is not among the methods", name,
+                            method == Method::upipe ? "stages" : "chunks"),
+                flag, fmt::format("leave it out, or add {} to --method", name));
+}
+
+std::string why_not_run(const Workload& work) {
+    const std::string part = not_described(work);
+    if (part.empty()) return "";
+    return part + " cannot be run: no kernels are written for it; ring, ulysses, usp, fpdt and upipe have them, as " +
+           "headroom calibrate run --help says";
+}
+
 }  // namespace
 
 std::vector<RunCase> plan_cases(const RunOptions& options) {
@@ -128,7 +145,7 @@ std::vector<RunCase> plan_cases(const RunOptions& options) {
                     try {
                         one.recipe = resolve(settings, published_recipe(chosen), model, cluster);
                         one.name = name_of(one.recipe);
-                        one.invalid = not_described(make_workload(model, cluster, one.recipe));
+                        one.invalid = why_not_run(make_workload(model, cluster, one.recipe));
                     } catch (const Error& error) {
                         one.invalid =
                             error.where().empty() ? error.what() : fmt::format("{} ({})", error.what(), error.where());
@@ -138,6 +155,8 @@ std::vector<RunCase> plan_cases(const RunOptions& options) {
             }
         }
     }
+    require_use(Method::upipe, options.heads_per_stage, "--heads-per-stage", options);
+    require_use(Method::fpdt, options.chunk_tokens, "--chunk-tokens", options);
     return cases;
 }
 

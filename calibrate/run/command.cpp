@@ -26,11 +26,11 @@ struct Tally {
     int ok = 0, too_large = 0, failed = 0, invalid = 0, left_out = 0;
 
     void add(const std::string& status) {
-        ++(status == "ok" || status == "predicted" ? ok
-           : status == "out_of_memory"             ? too_large
-           : status == "invalid"                   ? invalid
-           : status == "left_out"                  ? left_out
-                                                   : failed);
+        ++(status == "ok" || status == "predicted"                 ? ok
+           : status == "out_of_memory" || status == "does_not_fit" ? too_large
+           : status == "invalid"                                   ? invalid
+           : status == "left_out"                                  ? left_out
+                                                                   : failed);
     }
     ExitCode code() const {
         if (failed > 0) return ExitCode::failure;
@@ -72,13 +72,22 @@ Json run_one(const RunCase& one, const Calibration& calibration, RunFleet* fleet
     }
 }
 
+std::size_t name_width(const std::vector<RunCase>& cases) {
+    std::size_t width = least_name_width;
+    for (const RunCase& one : cases) width = std::max(width, one.name.size());
+    return width;
+}
+
 ExitCode compare(const CalibrateOptions& options) {
-    std::string text = table_heading(), parts;
-    for (const Json& record : read_run_file(options.run.compare)) {
+    const std::vector<Json> records = read_run_file(options.run.compare);
+    std::size_t width = least_name_width;
+    for (const Json& record : records) width = std::max(width, record.at("name").get<std::string>().size());
+    std::string text = table_heading(width), parts;
+    for (const Json& record : records) {
         const bool measured = record.at("status") == "ok";
         const Json again =
             measured ? predicted_again(record, calibration_of(options, case_of(record).cluster)) : record;
-        text += table_line(again);
+        text += table_line(again, width);
         if (measured) parts += "\n" + record.at("name").get<std::string>() + "\n" + parts_text(again);
     }
     fmt::print("{}{}", text, parts);
@@ -92,13 +101,14 @@ ExitCode run_runs(const CalibrateOptions& options, const std::vector<std::string
     if (!options.run.compare.empty()) return compare(options);
     const std::vector<RunCase> cases = plan_cases(options.run);
     const Calibration calibration = calibration_of(options, cases.front().cluster);
+    const std::size_t width = name_width(cases);
     if (options.dry_run) {
-        fmt::print("{}", table_heading());
+        fmt::print("{}", table_heading(width));
         Tally tally;
         for (const RunCase& one : cases) {
             const Json record = run_one(one, calibration, nullptr, {}, 0);
             tally.add(record["status"]);
-            fmt::print("{}", table_line(record));
+            fmt::print("{}", table_line(record, width));
         }
         return tally.code();
     }
@@ -109,7 +119,7 @@ ExitCode run_runs(const CalibrateOptions& options, const std::vector<std::string
     const RunProtocol protocol{options.run.steps, options.run.warm_seconds, &interrupted};
     const double begin = monotonic_seconds();
     Tally tally;
-    say(table_heading());
+    say(table_heading(width));
     for (const RunCase& one : cases) {
         const double left =
             options.selection.budget > 0 ? options.selection.budget - (monotonic_seconds() - begin) : 1e9;
@@ -123,7 +133,7 @@ ExitCode run_runs(const CalibrateOptions& options, const std::vector<std::string
         }
         writer.write(record);
         tally.add(record["status"]);
-        say(table_line(record) + parts_text(record));
+        say(table_line(record, width) + parts_text(record));
         if (!fleet->usable()) {
             say("the GPUs answer no more: what is written stays\n");
             return ExitCode::failure;

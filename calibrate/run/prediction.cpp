@@ -6,6 +6,7 @@
 #include "calibrate/blocks_only.hpp"
 #include "calibrate/rank_groups.hpp"
 #include "models/training_step.hpp"
+#include "planner/evaluate.hpp"
 #include "planner/outside.hpp"
 #include "planner/reserved_replay.hpp"
 
@@ -74,6 +75,13 @@ const RankPlan& CasePlan::largest() const {
     return *std::max_element(ranks.begin(), ranks.end(), [](const RankPlan& a, const RankPlan& b) {
         return a.memory.device_peak < b.memory.device_peak;
     });
+}
+
+bool fits(const CasePlan& plan) {
+    const Cluster& cluster = plan.one.cluster;
+    const MemoryProfile& memory = plan.largest().memory;
+    return memory.device_peak + plan.outside <= cluster.device_memory &&
+           memory.pinned_peak * cluster.gpus_per_node <= usable_host_memory(cluster);
 }
 
 CasePlan predict_case(const RunCase& one, const Calibration& calibration) {

@@ -48,6 +48,8 @@ struct CasePlan {
 /// Throws Error when the calibration has no rates for cuDNN's kernel. Schedules are described, as far as the case can
 /// be run.
 CasePlan predict_case(const RunCase& one, const Calibration& calibration);
+/// Predicted bytes against the GPU, and pinned ones against the node, as `headroom plan` compares them.
+bool fits(const CasePlan& plan);
 /// What rank `rank` of a case does.
 Workload run_workload(const RunCase& one, int rank);
 /// The part of a step that an operation counts to.

@@ -261,12 +261,15 @@ void round_numbers(Json& json) {
     }
 }
 
+/// A step of 12,345 s keeps its column.
+std::string seconds_text(double seconds) { return fmt::format("{:.{}f}", seconds, seconds < 1000 ? 4 : 1); }
+
 }  // namespace
 
 Json prediction_record(const CasePlan& plan) {
     Json json = case_json(plan.one);
-    json["status"] = "predicted";
     const RankPlan& worst = plan.largest();
+    json["status"] = fits(plan) ? "predicted" : "does_not_fit";
     const RankPlan& slow = plan.slowest();
     json["memory"] = {{"predicted_peak_bytes", worst.memory.device_peak.value},
                       {"predicted_at", place_of(worst, worst.memory.at.segment, worst.memory.at.phase)},
@@ -316,26 +319,30 @@ Json failed_record(const RunCase& one, const std::string& status, const std::str
     return json;
 }
 
-std::string table_heading() {
-    return fmt::format("{:<30} {:^23} {:^25}\n", "", "peak, GiB", "step, seconds") +
-           fmt::format("{:<30} {:>7} {:>7} {:>7} {:>8} {:>8} {:>7}\n", "case", "planned", "run", "error", "planned",
-                       "run", "error");
+std::string table_heading(std::size_t width) {
+    return fmt::format("{:<{}} {:^23} {:^25}\n", "", width, "peak, GiB", "step, seconds") +
+           fmt::format("{:<{}} {:>7} {:>7} {:>7} {:>8} {:>8} {:>7}\n", "case", width, "planned", "run", "error",
+                       "planned", "run", "error");
 }
 
-std::string table_line(const Json& record) {
+std::string table_line(const Json& record, std::size_t width) {
     const std::string name = record["name"];
     const std::string status = record["status"];
-    if (status != "ok" && status != "predicted") {
-        return fmt::format("{:<30} {}: {}\n", name, status, record["reason"].get<std::string>());
+    if (status != "ok" && status != "predicted" && status != "does_not_fit") {
+        return fmt::format("{:<{}} {}: {}\n", name, width, status, record["reason"].get<std::string>());
     }
     const auto gib = [&](const char* key) { return in_gib({record["memory"][key].get<std::int64_t>()}); };
     const Json& time = record["time"];
-    const double peak = gib("predicted_peak_bytes"), seconds = time["predicted_seconds"].get<double>();
-    if (status == "predicted")
-        return fmt::format("{:<30} {:>7.3f} {:>7} {:>7} {:>8.4f}\n", name, peak, "", "", seconds);
-    return fmt::format("{:<30} {:>7.3f} {:>7.3f} {:>+6.2f}% {:>8.4f} {:>8.4f} {:>+6.2f}%\n", name, peak,
-                       gib("measured_peak_bytes"), 100 * record["memory"]["error"].get<double>(), seconds,
-                       time["measured_seconds"].get<double>(), 100 * time["error"].get<double>());
+    const double peak = gib("predicted_peak_bytes");
+    const std::string seconds = seconds_text(time["predicted_seconds"].get<double>());
+    const std::string begin = fmt::format("{:<{}} {:>7.3f}", name, width, peak);
+    if (status != "ok") {
+        const char* verdict = status == "predicted" ? "" : "  does not fit";
+        return fmt::format("{}{:<16} {:>8}\n", begin, verdict, seconds);
+    }
+    return fmt::format("{} {:>7.3f} {:>+6.2f}% {:>8} {:>8} {:>+6.2f}%\n", begin, gib("measured_peak_bytes"),
+                       100 * record["memory"]["error"].get<double>(), seconds,
+                       seconds_text(time["measured_seconds"].get<double>()), 100 * time["error"].get<double>());
 }
 
 std::string parts_text(const Json& record) {

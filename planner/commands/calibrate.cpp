@@ -83,7 +83,7 @@ Synopsis calibrate_synopsis() {
                             {"only", "GLOB", "only these", 0, true},
                             {"skip", "GLOB", "not these", 0, true},
                             {"budget", "SECONDS", "leave out what does not fit in this time"},
-                            {"resume", "FILE", "go on with a session that was ended"}}};
+                            {"resume", "FILE", "go on with a session that was ended; begin FILE if it is missing"}}};
     const FlagGroup fit_flags{"fit",
                               {{"base", "NAME", "calibration that says what was not probed"},
                                {"name", "NAME", "cluster the calibration is for"},

@@ -23,6 +23,14 @@ std::string command_line(const std::string& command, const std::vector<std::stri
     return text;
 }
 
+std::vector<std::string> typed_flags(const Arguments& arguments, const std::vector<std::string>& names) {
+    std::vector<std::string> flags;
+    for (const std::string& name : names) {
+        if (const auto value = arguments.get(name)) flags.push_back("--" + name + " " + quoted(*value));
+    }
+    return flags;
+}
+
 std::vector<std::string> without_flag(const std::vector<std::string>& words, const std::string& name, char letter) {
     const std::string dashed = "--" + name;
     const std::string short_form = letter == 0 ? std::string() : std::string("-") + letter;

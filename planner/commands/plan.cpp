@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "planner/plan.hpp"
 
+#include <fmt/core.h>
+
 #include "configs/load.hpp"
 #include "configs/sizes.hpp"
+#include "planner/cheapest_change.hpp"
+#include "planner/commands/command_line.hpp"
 #include "planner/commands/commands.hpp"
 #include "planner/commands/output.hpp"
 #include "planner/commands/request.hpp"
+#include "planner/commands/search_flags.hpp"
 #include "planner/commands/time_basis.hpp"
 #include "planner/report.hpp"
 #include "planner/which_tensor.hpp"
@@ -19,6 +24,7 @@ Synopsis synopsis() {
     result.flags.push_back({"require-fit", "", "end with status 3 when it does not fit"});
     result.flags.push_back(
         {"which-tensor", "SIZE", "name the tensors of this size, e.g. of a failed allocation: 9.94GiB"});
+    result.flags.push_back({"all", "", "with --which-tensor: every one of them, not the nearest 12"});
     return {
         "headroom plan",
         "--context TOKENS [flags]",
@@ -79,6 +85,17 @@ int fewest_nodes(const Request& request, const Settings& said) {
     return 0;
 }
 
+WayOut find_way_out(const Arguments& arguments, const Request& request, const Settings& said, const Plan& plan,
+                    const TimeBasis& basis) {
+    WayOut way_out{longest_context_of(request, said), fewest_nodes(request, said),
+                   cheapest_change(plan, said, all_published_recipes(), basis), "headroom recommend"};
+    for (const std::string& flag : typed_flags(arguments, {"model", "cluster", "nodes", "gpus", "calibration"})) {
+        way_out.recommend += " " + flag;
+    }
+    way_out.recommend += fmt::format(" --context {}", plan.recipe.context.value);
+    return way_out;
+}
+
 }  // namespace
 
 Synopsis plan_synopsis() { return synopsis(); }
@@ -97,26 +114,30 @@ ExitCode plan_command(const Words& words) {
         throw Error("no context is given", "--context", "add e.g. --context 1M, or ask headroom max-context");
     }
     const std::optional<Size> size = read_size(arguments);
-    if (size && output.format != Format::text) {
-        throw Error("tensors are named in text only", "--which-tensor", "leave out --format");
+    if (size && output.format == Format::csv) {
+        throw Error("a row of CSV has no place for tensors", "--which-tensor", "use --format text or json");
+    }
+    if (arguments.has("all") && !size) {
+        throw Error("--all belongs to --which-tensor", "--all", "leave it out, or name a size");
     }
     const Recipe recipe = resolve(request, said);
-    const Plan plan = make_plan(request.model, request.cluster, recipe, read_time_basis(arguments, request.cluster));
+    const TimeBasis basis = read_time_basis(arguments, request.cluster);
+    const Plan plan = make_plan(request.model, request.cluster, recipe, basis);
+    std::optional<Suspects> suspects;
+    if (size) suspects = which_tensor(request.model, request.cluster, recipe, size->bytes, size->rounding);
     switch (output.format) {
         case Format::text: {
             WayOut way_out;
-            if (!plan.fits) way_out = {longest_context_of(request, said), fewest_nodes(request, said)};
+            if (!plan.fits) way_out = find_way_out(arguments, request, said, plan, basis);
             std::string text = plan_text(plan, output.style, way_out);
-            if (size) {
-                text += "\n" +
-                        suspects_text(which_tensor(request.model, request.cluster, recipe, size->bytes, size->rounding),
-                                      size->typed, output.style);
+            if (suspects) {
+                text += "\n" + suspects_text(*suspects, size->typed, arguments.has("all"), output.style);
             }
             write(output, text);
             break;
         }
         case Format::json:
-            write(output, plan_json(plan));
+            write(output, plan_json(plan, suspects ? &*suspects : nullptr));
             break;
         case Format::csv:
             write(output, plan_csv(plan));

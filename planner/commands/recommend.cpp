@@ -6,6 +6,7 @@
 #include <charconv>
 
 #include "configs/load.hpp"
+#include "planner/commands/command_line.hpp"
 #include "planner/commands/commands.hpp"
 #include "planner/commands/output.hpp"
 #include "planner/commands/request.hpp"
@@ -73,6 +74,7 @@ Question read_question(const Arguments& arguments) {
     }
     question.model = request.model;
     question.cluster = request.cluster;
+    question.bench_flags = typed_flags(arguments, {"model", "cluster", "nodes", "gpus", "calibration", "mfu"});
     question.basis = read_time_basis(arguments, request.cluster);
     question.published = all_published_recipes();
     use_known_kernel(question);

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <array>
+#include <iostream>
+#include <iterator>
 
 #include "configs/foreign.hpp"
 #include "configs/load.hpp"
@@ -109,6 +111,21 @@ Settings read_assignments(const Arguments& arguments, const Settings& flags,
     return settings;
 }
 
+/// A command line may be read twice, standard input only once.
+const std::string& standard_input() {
+    static const std::string text{std::istreambuf_iterator<char>(std::cin), {}};
+    return text;
+}
+
+/// A file, or standard input for `-`.
+RecipeFile load_named_recipe(const std::string& path) {
+    if (path != "-") return load_recipe_file(path);
+    if (standard_input().find_first_not_of(" \t\r\n") == std::string::npos) {
+        throw Error("standard input holds no recipe", "-", "pipe one in, or name a file");
+    }
+    return read_recipe_text(standard_input(), "standard input", read_text_file);
+}
+
 void use_nodes(Cluster& cluster, const std::string& text) {
     constexpr int most_nodes = 1 << 17;
     cluster.nodes = parse_count(text, "--nodes", most_nodes);
@@ -154,7 +171,8 @@ FlagGroup recipe_flags(const std::vector<std::string>& skipped) {
     }
     group.flags.push_back({"recipe", "FILE",
                            "recipe keys in YAML, torchtitan TOML, DeepSpeed JSON, ArcticTraining YAML or a launch "
-                           "script; flags and --set win over it"});
+                           "script, or what plan --format json wrote; - is standard input; flags and --set win over "
+                           "it"});
     group.flags.push_back(
         {"set", "KEY=VALUE", "any recipe key, e.g. offload.block_inputs=none; may be repeated", 0, true});
     return group;
@@ -172,11 +190,12 @@ Request read_request(const Arguments& arguments, const std::vector<std::string>&
         contains(skipped, "set") ? Settings{} : read_assignments(arguments, flags, request.origins);
     request.said = layer(flags, assignments);
     if (const auto path = arguments.get("recipe")) {
-        const RecipeFile read = from_flag("--recipe", *path, load_recipe_file);
+        const RecipeFile read = from_flag("--recipe", *path, load_named_recipe);
         for (const std::string& note : read.notes) fmt::print(stderr, "headroom: note: {}\n", printable(note));
         const Settings& file = read.settings;
+        const std::string source = *path == "-" ? "standard input" : *path;
         for (const KeyFlag& known : key_flags) {
-            if (known.said(file)) request.origins.emplace(known.key, fmt::format("{}: {}", *path, known.key));
+            if (known.said(file)) request.origins.emplace(known.key, fmt::format("{}: {}", source, known.key));
         }
         request.said = layer(request.said, file);
     }

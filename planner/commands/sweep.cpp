@@ -49,11 +49,12 @@ class Interruptible {
 Synopsis synopsis() {
     std::vector<FlagGroup> groups = grid_flags();
     groups.push_back(time_flags());
-    groups.push_back({"Result",
-                      {{"format", "FORMAT",
-                        "csv (default), jsonl with one JSON object a line, or html: a page of what they come to"},
-                       {"output", "FILE", "write to FILE, row by row, instead of standard output", 'o'},
-                       {"resume", "", "continue a FILE that was cut short; its rows must be of the same grid"}}});
+    groups.push_back(
+        {"Result",
+         {{"format", "FORMAT",
+           "csv (default), jsonl with one JSON object a line, or html: a page of what they come to"},
+          {"output", "FILE", "write to FILE, row by row, instead of standard output", 'o'},
+          {"resume", "", "continue a FILE that was cut short, of the same grid; begin it where it is missing"}}});
     return {
         "headroom sweep",
         "--context TOKENS [flags]",
@@ -79,7 +80,7 @@ class Rows {
  public:
     Rows(const std::string& path, bool resume) : path_(path) {
         if (path.empty()) return;
-        const int how = resume ? O_RDWR : O_WRONLY | O_CREAT | O_TRUNC;
+        const int how = O_CREAT | (resume ? O_RDWR : O_WRONLY | O_TRUNC);
         file_ = ::open(path.c_str(), how | O_CLOEXEC, 0666);
         if (file_ < 0) fail(resume ? "cannot continue the output" : "cannot open the output", path);
     }

@@ -50,6 +50,15 @@ bool is_machine_key(const std::string& key) {
     return key == "model" || key == "cluster" || key == "nodes" || key == "gpus";
 }
 
+/// An error is where the user wrote it, which need not be --set.
+void apply_assignment(Settings& settings, const std::string& assignment, const std::string& place) {
+    try {
+        set(settings, assignment);
+    } catch (const Error& error) {
+        throw Error(error.what(), place, error.hint(), error.exit_code());
+    }
+}
+
 /// One variant: machine keys reload what they name, recipe keys win over the base's.
 Variant variant_of(const Base& base, const std::vector<std::string>& assignments, const std::string& place,
                    const Settings& file, const TimeBasis& basis, const Arguments& arguments) {
@@ -65,7 +74,7 @@ Variant variant_of(const Base& base, const std::vector<std::string>& assignments
         if (equals == std::string::npos) throw Error("a change needs a value", place, "write KEY=VALUE");
         const std::string value = assignment.substr(equals + 1);
         if (!is_machine_key(key)) {
-            set(settings, assignment);
+            apply_assignment(settings, assignment, place);
             changed.origins[key] = place;
         }
         if (key == "model") changed.model = load_model(value);
