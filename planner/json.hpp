@@ -18,6 +18,9 @@ Json json_of(const Transformer& model);
 Json json_of(const Cluster& cluster);
 Json json_of(const Plan& plan);  ///< without schema_version, to be embedded
 
+/// null for a text that is empty.
+inline Json text_or_null(const std::string& text) { return text.empty() ? Json() : Json(text); }
+
 /// Indented, ended by a newline; bytes that are not UTF-8 (from file names) are replaced.
 std::string document(const Json& json);
 

@@ -7,9 +7,9 @@
 
 #include "models/constraints.hpp"
 #include "models/error.hpp"
+#include "models/shipped.hpp"
 #include "models/training_step.hpp"
 #include "planner/evaluate.hpp"
-#include "planner/max_context.hpp"
 #include "planner/outside.hpp"
 
 namespace headroom {
@@ -115,7 +115,10 @@ Plan make_plan(const Transformer& model, const Cluster& cluster, const Recipe& r
     plan.cluster = cluster;
     plan.recipe = recipe;
     plan.warnings = warnings(recipe, model, cluster);
-    if (recipe.context > implementation_ceiling(recipe)) plan.warnings.emplace_back(implementation_ceiling_reason);
+    plan.beyond_shipped_code = beyond_shipped_code(recipe, cluster);
+    if (!plan.beyond_shipped_code.empty()) {
+        plan.warnings.push_back("beyond the shipped code: " + plan.beyond_shipped_code);
+    }
 
     RankMemory worst = measure(evaluator, make_workload(model, cluster, recipe, RingRole::later));
     RingRole role = RingRole::later;

@@ -101,7 +101,7 @@ Question read_question(const Arguments& arguments) {
 
 /// No candidate is valid: the rule that the first one breaks, where it was said.
 void refuse_impossible(const Arguments& arguments, const Recommendations& answer) {
-    if (answer.considered > 0) return;
+    if (answer.considered > 0 || !answer.near_misses.empty()) return;
     pointing_to_origin(read_request(arguments, {"method"}), [&] {
         if (answer.refusal) throw Error(*answer.refusal);
         throw Error("no recipe is possible with these settings", "headroom recommend", "leave out what fixes them");
