@@ -9,6 +9,7 @@
 #include "models/error.hpp"
 #include "models/shipped.hpp"
 #include "models/training_step.hpp"
+#include "planner/cudnn_limits.hpp"
 #include "planner/evaluate.hpp"
 #include "planner/outside.hpp"
 
@@ -121,6 +122,10 @@ Plan make_plan(const Transformer& model, const Cluster& cluster, const Recipe& r
     }
 
     RankMemory worst = measure(evaluator, make_workload(model, cluster, recipe, RingRole::later));
+    const bool cudnn = recipe.attention_kernel == AttentionKernel::cudnn;
+    if (const std::string warning = cudnn ? cudnn_warning(evaluator.schedule) : ""; !warning.empty()) {
+        plan.warnings.push_back(warning);
+    }
     RingRole role = RingRole::later;
     RankMemory rank0 = worst;
     if (recipe.ring > 1) {

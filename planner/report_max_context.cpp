@@ -103,6 +103,9 @@ std::string times(const std::vector<MaxContext>& rows, const Style& style) {
     std::string constants;
     for (const MaxContext& found : rows) {
         if (!found.valid || found.context.value == 0) continue;
+        for (const std::string& warning : found.plan.warnings) {
+            if (warning.starts_with("cuDNN")) say(warning);
+        }
         if (!found.plan.step) {
             if (found.plan.warnings.empty()) continue;
             const std::string& last = found.plan.warnings.back();

@@ -53,6 +53,7 @@ SweepRow evaluate_row(const Grid& grid, const std::vector<TimeBasis>& bases, std
     try {
         Settings said = point.said;
         said.method = method;
+        if (!said.attention_kernel) said.attention_kernel = kernel_instead(basis);
         row.recipe = resolve(said, grid.published[static_cast<std::size_t>(method)], model, cluster);
     } catch (const Error& error) {
         row.status = SweepStatus::invalid;

@@ -45,20 +45,6 @@ Synopsis synopsis() {
             "ok, 1 failure, 2 usage or bad input, 3 no recipe fits (with --require-fit)."};
 }
 
-/// The published kernels where the constants know them all, else one that they know: FlashAttention-3 needs Hopper.
-void use_known_kernel(Question& question) {
-    const auto known = [&](AttentionKernel kernel) {
-        return question.basis.calibration->attention[static_cast<std::size_t>(kernel)].known();
-    };
-    using enum AttentionKernel;
-    if (question.said.attention_kernel || (known(fa2) && known(fa3))) return;
-    for (const AttentionKernel kernel : {fa3, fa2, cudnn}) {
-        if (!known(kernel)) continue;
-        question.said.attention_kernel = kernel;
-        return;
-    }
-}
-
 Question read_question(const Arguments& arguments) {
     const Request request = read_request(arguments, {"method"});
     Question question;
@@ -75,7 +61,6 @@ Question read_question(const Arguments& arguments) {
     question.cluster = request.cluster;
     question.basis = read_time_basis(arguments, request.cluster);
     question.published = all_published_recipes();
-    use_known_kernel(question);
     question.search.exhaustive = arguments.has("exhaustive");
     question.front = arguments.has("front");
     question.margin.device = read_percent(arguments, "margin", question.margin.device);

@@ -10,6 +10,7 @@
 
 #include "configs/load.hpp"
 #include "models/error.hpp"
+#include "planner/commands/time_basis.hpp"
 #include "reports/table.hpp"
 
 namespace headroom {
@@ -255,6 +256,12 @@ Request read_request(const Arguments& arguments, const std::vector<std::string>&
         request.machine = machine_of(request.machine, file, *path);
     }
     load_machine(request);
+    if (!request.said.attention_kernel) {
+        const TimeBasis basis = read_time_basis(arguments, request.cluster);
+        request.kernel_instead = kernel_instead(basis);
+        request.said.attention_kernel = request.kernel_instead;
+        if (request.kernel_instead) note(kernel_remark(basis));
+    }
     return request;
 }
 

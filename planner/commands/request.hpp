@@ -22,6 +22,7 @@ struct Request {
     Cluster cluster;
     MachineNames machine;                           ///< their names and sizes, from flags or the recipe file
     Settings said;                                  ///< flags, --set and --recipe; the method may be absent
+    std::optional<AttentionKernel> kernel_instead;  ///< in `said`, but chosen for the machine and not by the user
     std::map<std::string, std::string> origins;     ///< recipe key -> "--ulysses", "--set ring=2", "FILE: key"
 };
 

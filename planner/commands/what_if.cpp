@@ -74,6 +74,10 @@ Variant variant_of(const Request& base, const std::vector<std::string>& assignme
         resize(changed.cluster, nodes, gpus);
     }
     Settings said = layer(layer(settings, file), base.said);
+    const TimeBasis times = cluster ? read_time_basis(arguments, changed.cluster) : basis;
+    const bool chosen =
+        settings.attention_kernel || file.attention_kernel || (base.said.attention_kernel && !base.kernel_instead);
+    if (!chosen) said.attention_kernel = kernel_instead(times);
     // Another method or machine takes its own degrees and chunks, unless the change says them.
     if (settings.method && settings.method != base.said.method.value_or(Method::upipe)) {
         if (!settings.heads_per_stage) said.heads_per_stage = file.heads_per_stage;
@@ -82,7 +86,6 @@ Variant variant_of(const Request& base, const std::vector<std::string>& assignme
     }
     if (!said.method) said.method = Method::upipe;
     const Recipe recipe = resolve(changed, said);
-    const TimeBasis times = cluster ? read_time_basis(arguments, changed.cluster) : basis;
     variant.plan = make_plan(changed.model, changed.cluster, recipe, times);
     return variant;
 }
