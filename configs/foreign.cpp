@@ -51,14 +51,26 @@ void add_left(const ForeignFile& file, const std::string& path, std::vector<std:
     if (!left.empty()) notes.push_back(fmt::format("{}: not part of a recipe: {}", path, fmt::join(left, ", ")));
 }
 
+void name_model(const ForeignFile& file, const char* key, RecipeFile& result) {
+    const Value* value = file.look(key);
+    if (value == nullptr) return;
+    const Value* family = file.look("model.name");
+    result.model = {(family == nullptr ? "" : text(*family) + " ") + text(*value), value->where()};
+}
+
 void read_root(const Value& root, const std::string& path, RecipeFile& result) {
     ForeignFile file(root);
     if (is_torchtitan(root)) {
         read_torchtitan(file, result.settings);
+        name_model(file, "model.flavor", result);
     } else if (is_alst(root)) {
         read_alst(file, result.settings, result.notes);
+        name_model(file, "model.name_or_path", result);
     } else {
-        read_deepspeed(file, "", result.settings);
+        read_deepspeed(file, result.settings);
+        // The code around it is not known; DeepSpeed's sequence parallelism is modelled as ALST has it.
+        result.guess.method = Method::ulysses;
+        result.guess.implementation = Implementation::alst;
     }
     add_left(file, path, result.notes);
 }
@@ -66,16 +78,28 @@ void read_root(const Value& root, const std::string& path, RecipeFile& result) {
 /// A file that a script names, relative to the script.
 void read_named(ForeignFile& script, const std::string& flag, const std::filesystem::path& directory,
                 const Reader& read, RecipeFile& result) {
-    const Value* named = script.take("flags." + flag);
-    if (named == nullptr) return;
+    const Value* named = script.look("flags." + flag);
+    // --deepspeed alone turns it on, and names a file in the scripts of the Hugging Face trainer.
+    if (named == nullptr || (flag == "deepspeed" && !named->text.ends_with(".json"))) return;
+    script.take("flags." + flag);
     const std::string path = (directory / text(*named)).string();
     const std::string inside = read(path);
     if (kind_of(inside) == Kind::script) {
         throw Error("a script that starts another is not followed", named->where(), "name the inner one");
     }
-    const RecipeFile inner = read_recipe_text(inside, path, read);
+    RecipeFile inner = read_recipe_text(inside, path, read);
     result.settings = layer(inner.settings, result.settings);
+    result.guess = layer(inner.guess, result.guess);
+    if (inner.model) result.model = std::move(inner.model);
     result.notes.insert(result.notes.end(), inner.notes.begin(), inner.notes.end());
+}
+
+/// A plan of nothing but defaults would pass for one of the script.
+void refuse_unread(Settings read, const std::string& path) {
+    read.expandable_segments.reset();
+    if (read != Settings{}) return;
+    throw Error("nothing in this script is a setting that is known here", path,
+                "name the TOML, JSON or YAML file that it starts with; flags of a program of your own are not read");
 }
 
 RecipeFile read_script(const std::string& text, const std::string& path, const Reader& read) {
@@ -83,13 +107,15 @@ RecipeFile read_script(const std::string& text, const std::string& path, const R
     const Value root = parse_script(text, path);
     ForeignFile script(root);
     const std::filesystem::path directory = std::filesystem::path(path).parent_path();
-    for (const char* flag : {"job.config_file", "deepspeed_config", "config"}) {
+    for (const char* flag : {"job.config_file", "deepspeed_config", "deepspeed", "config"}) {
         read_named(script, flag, directory, read, result);
     }
     Settings said;
     read_environment(script, said);
     read_megatron_flags(script, said);
     result.settings = layer(said, result.settings);
+    if (result.settings.method) result.guess = {};
+    refuse_unread(result.settings, path);
     add_left(script, path, result.notes);
     return result;
 }
@@ -107,6 +133,10 @@ const Value* ForeignFile::search(const Value& root, std::string_view key) {
 
 const Value* ForeignFile::take(std::string_view key) {
     taken_.emplace(key);
+    return look(key);
+}
+
+const Value* ForeignFile::look(std::string_view key) const {
     const Value* value = search(root_, key);
     if (value == nullptr || value->is_null()) return nullptr;
     if (value->kind == Value::Kind::scalar && value->text == "auto") return nullptr;
@@ -138,7 +168,9 @@ std::vector<std::string> ForeignFile::left() const {
 RecipeFile read_recipe_text(const std::string& text, const std::string& path, const Reader& read) {
     RecipeFile result;
     const Kind kind = kind_of(text);
-    if (kind == Kind::script) return read_script(text, path, read);
+    if (kind == Kind::script) result = read_script(text, path, read);
+    result.machine = read_machine_comment(text, path);
+    if (kind == Kind::script) return result;
     const Value root = kind == Kind::toml ? parse_toml(text, path) : parse_yaml(text, path);
     if (kind == Kind::toml && !is_torchtitan(root)) {
         throw Error("this TOML has none of torchtitan's sections", path,

@@ -5,19 +5,31 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "configs/machine_names.hpp"
 #include "configs/reader.hpp"
 #include "models/settings.hpp"
 
 namespace headroom {
 
+/// A model as another code calls it.
+struct ForeignModel {
+    std::string name;
+    std::string where;
+};
+
 struct RecipeFile {
     Settings settings;
     std::vector<std::string> notes;
+    MachineNames machine;  ///< what headroom launch wrote it for
+    std::optional<ForeignModel> model;
+    /// Method and code where the file implies but does not name them: they count while nothing else is said.
+    Settings guess;
 };
 
 /// Reads any of them, or a recipe file of our own, by what is in it.
@@ -39,6 +51,8 @@ class ForeignFile {
 
     /// The value under a dotted key, nullptr when it is not said: absent, null, or "auto".
     const Value* take(std::string_view key);
+    /// The same without taking it.
+    const Value* look(std::string_view key) const;
     bool has(std::string_view key) const;
     /// Keys nobody took; whole groups by their name.
     std::vector<std::string> left() const;
@@ -56,8 +70,8 @@ bool is_deepspeed(const Value& root);
 bool is_alst(const Value& root);
 
 void read_torchtitan(ForeignFile& file, Settings& settings);
-/// `prefix` ends with a dot, or is empty.
-void read_deepspeed(ForeignFile& file, const std::string& prefix, Settings& settings);
+/// A file of DeepSpeed's own: what it does not say is DeepSpeed's default.
+void read_deepspeed(ForeignFile& file, Settings& settings);
 void read_alst(ForeignFile& file, Settings& settings, std::vector<std::string>& notes);
 /// The environment and flags of a launch script; what files it names has been read before.
 void read_environment(ForeignFile& file, Settings& settings);

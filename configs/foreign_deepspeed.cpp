@@ -45,6 +45,26 @@ void read_formats(ForeignFile& file, const std::string& prefix, Settings& settin
     }
 }
 
+/// `prefix` ends with a dot, or is empty.
+void read_keys(ForeignFile& file, const std::string& prefix, Settings& settings) {
+    if (const Value* stage = file.take(prefix + "zero_optimization.stage")) {
+        const std::int64_t number = integer(*stage);
+        if (number < 0 || number > 3) {
+            throw Error(fmt::format("{} must be 0 to 3, not {}", stage->key, number), stage->where());
+        }
+        settings.sharding_strategy = static_cast<ShardingStrategy>(number);
+    }
+    const std::string zero = prefix + "zero_optimization.";
+    if (const auto host = on_host(file, zero + "offload_optimizer")) settings.offload_optimizer = *host;
+    if (const auto host = on_host(file, zero + "offload_param")) settings.offload_parameters = *host;
+    if (const Value* batch = file.take(prefix + "train_micro_batch_size_per_gpu")) settings.batch = positive(*batch);
+    if (const Value* degree = file.take(prefix + "sequence_parallel_size")) settings.ulysses = positive(*degree);
+    read_formats(file, prefix, settings);
+    // DeepSpeed offloads what it is told to and nothing else.
+    if (!file.has(zero + "offload_optimizer")) settings.offload_optimizer = false;
+    if (!file.has(zero + "offload_param")) settings.offload_parameters = false;
+}
+
 std::vector<std::string_view> top_names(const Value& root) {
     std::vector<std::string_view> names;
     for (const Value& item : root.items) names.push_back(item.name);
@@ -64,6 +84,21 @@ std::optional<bool> flag(ForeignFile& script, const std::string& name) {
     return value == nullptr ? std::nullopt : std::optional<bool>(true);
 }
 
+/// Of Megatron's codes FPDT alone is modelled: what the others say must not become a plan of something else.
+void refuse_megatron(const ForeignFile& script) {
+    static constexpr std::array<std::pair<const char*, const char*>, 3> methods{
+        {{"flags.ds-sequence-parallel-size", "Megatron-DeepSpeed's Ulysses without FPDT"},
+         {"flags.context-parallel-size", "Megatron's context parallelism"},
+         {"flags.seq-length", "a Megatron script without FPDT"}}};
+    for (const auto& [key, what] : methods) {
+        const Value* value = script.look(key);
+        if (value == nullptr) continue;
+        throw Error(fmt::format("{} is not modelled", what), value->where(),
+                    "plan the nearest that is by flags: --method ulysses --implementation alst, its --context and "
+                    "--ulysses, --set sharding.strategy=zero3");
+    }
+}
+
 }  // namespace
 
 bool is_deepspeed(const Value& root) {
@@ -76,20 +111,9 @@ bool is_alst(const Value& root) {
                                                 "activation_checkpoint_cpu_offload", "micro_batch_size"});
 }
 
-void read_deepspeed(ForeignFile& file, const std::string& prefix, Settings& settings) {
-    if (const Value* stage = file.take(prefix + "zero_optimization.stage")) {
-        const std::int64_t number = integer(*stage);
-        if (number < 0 || number > 3) {
-            throw Error(fmt::format("{} must be 0 to 3, not {}", stage->key, number), stage->where());
-        }
-        settings.sharding_strategy = static_cast<ShardingStrategy>(number);
-    }
-    const std::string zero = prefix + "zero_optimization.";
-    if (const auto host = on_host(file, zero + "offload_optimizer")) settings.offload_optimizer = *host;
-    if (const auto host = on_host(file, zero + "offload_param")) settings.offload_parameters = *host;
-    if (const Value* batch = file.take(prefix + "train_micro_batch_size_per_gpu")) settings.batch = positive(*batch);
-    if (const Value* degree = file.take(prefix + "sequence_parallel_size")) settings.ulysses = positive(*degree);
-    read_formats(file, prefix, settings);
+void read_deepspeed(ForeignFile& file, Settings& settings) {
+    read_keys(file, "", settings);
+    if (!file.has("zero_optimization.stage")) settings.sharding_strategy = ShardingStrategy::none;
 }
 
 void read_alst(ForeignFile& file, Settings& settings, std::vector<std::string>& notes) {
@@ -98,7 +122,7 @@ void read_alst(ForeignFile& file, Settings& settings, std::vector<std::string>& 
     settings.ring = 1;
     settings.checkpointing = Checkpointing::full;
     settings.precision_compute = NumberFormat::bf16;
-    read_deepspeed(file, "deepspeed.", settings);
+    read_keys(file, "deepspeed.", settings);
     if (const Value* degree = file.take("sequence_parallel_size")) settings.ulysses = positive(*degree);
     if (const Value* batch = file.take("micro_batch_size")) settings.batch = positive(*batch);
     if (const Value* length = file.take("data.max_length")) settings.context = Tokens{positive(*length)};
@@ -140,7 +164,7 @@ void read_environment(ForeignFile& file, Settings& settings) {
 
 void read_megatron_flags(ForeignFile& file, Settings& settings) {
     const bool fpdt = flag(file, "ds-sequence-parallel-fpdt").has_value();
-    if (!fpdt) return;
+    if (!fpdt) return refuse_megatron(file);
     for (const char* key : {"flags.tensor-model-parallel-size", "flags.pipeline-model-parallel-size"}) {
         const Value* size = file.take(key);
         if (size == nullptr || positive(*size) == 1) continue;

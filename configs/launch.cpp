@@ -41,6 +41,15 @@ void explain_in_script(Launch& launch) {
     first.text.insert(first.text.find('\n') + 1, comments);
 }
 
+/// Behind the first line of a script, above everything else; JSON has no comments.
+void note_machine(Launch& launch, const MachineNames& machine) {
+    const std::string comment = machine_comment(machine);
+    for (LaunchFile& file : launch.files) {
+        if (file.name.ends_with(".json")) continue;
+        file.text.insert(file.text.starts_with("#!") ? file.text.find('\n') + 1 : 0, comment);
+    }
+}
+
 /// Everything that is said, so that nothing is left to defaults.
 Settings settings_of(const Recipe& recipe) {
     Settings settings;
@@ -116,7 +125,8 @@ LaunchTarget launch_target(Implementation implementation) {
                 "name the code that shall run, e.g. --implementation untied-ulysses");
 }
 
-Launch launch_files(LaunchTarget target, const Recipe& recipe, const Transformer& model, const Cluster& cluster) {
+Launch launch_files(LaunchTarget target, const Recipe& recipe, const Transformer& model, const Cluster& cluster,
+                    const MachineNames& machine) {
     refuse(target, recipe);
     static constexpr std::array writers{torchtitan_files, megatron_files, deepspeed_files, alst_files,
                                         untied_ulysses_files};
@@ -124,6 +134,7 @@ Launch launch_files(LaunchTarget target, const Recipe& recipe, const Transformer
     // Told from the files themselves, so that nothing is promised that they do not say.
     launch.not_expressed = differences(recipe, read_back(target, launch, recipe, model, cluster));
     explain_in_script(launch);
+    note_machine(launch, machine);
     return launch;
 }
 

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "configs/machine_names.hpp"
 #include "models/cluster.hpp"
 #include "models/recipe.hpp"
 #include "models/transformer.hpp"
@@ -33,8 +34,10 @@ struct Launch {
 /// The target whose code the recipe's implementation is. Throws Error for `lean`, which nobody ships.
 LaunchTarget launch_target(Implementation implementation);
 
-/// Throws Error when the target does not run the recipe's method or implementation.
-Launch launch_files(LaunchTarget target, const Recipe& recipe, const Transformer& model, const Cluster& cluster);
+/// Throws Error when the target does not run the recipe's method or implementation. `machine` goes into the files, so
+/// that they are planned for what they were written for.
+Launch launch_files(LaunchTarget target, const Recipe& recipe, const Transformer& model, const Cluster& cluster,
+                    const MachineNames& machine = {});
 
 /// A string of TOML, YAML and JSON alike.
 std::string in_quotes(const std::string& text);

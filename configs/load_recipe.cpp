@@ -70,7 +70,10 @@ Settings published_recipe(Method method) {
     return recipes[index];
 }
 
-Settings load_recipe(const std::string& path) { return load_recipe_file(path).settings; }
+Settings load_recipe(const std::string& path) {
+    const RecipeFile file = load_recipe_file(path);
+    return layer(file.settings, file.guess);
+}
 
 void set(Settings& settings, const std::string& assignment) {
     const std::size_t equals = assignment.find('=');

@@ -91,6 +91,17 @@ void put(Value& group, Value value, bool variable) {
     if (!variable) group.items.push_back(std::move(value));
 }
 
+/// `--name value`, `--name=value`, or `--name` alone, which is true.
+void put_flag(Value& flags, const Word& word, const Word& ahead, const std::string& file) {
+    const std::string name = word.text.substr(2, word.text.find('=') - 2);
+    const bool equals = name.size() + 2 < word.text.size();
+    const bool has_value = !equals && !ahead.text.starts_with("--") && !ahead.text.empty();
+    Value value = scalar_of(has_value ? ahead : word, file, "flags", name);
+    if (equals) value.text = word.text.substr(name.size() + 3);
+    if (!equals && !has_value) value.text = "true";
+    put(flags, std::move(value), equals ? word.variable : has_value && ahead.variable);
+}
+
 bool is_assignment(const std::string& text) {
     const std::size_t equals = text.find('=');
     return equals != std::string::npos && equals > 0 &&
@@ -117,11 +128,7 @@ Value parse_script(const std::string& text, const std::string& file) {
             value.text = word.text.substr(equals + 1);
             put(env, std::move(value), word.variable);
         } else if (word.text.starts_with("--") && word.text.size() > 2 && !word.quoted) {
-            const std::string name = word.text.substr(2);
-            const bool has_value = pending && !ahead.text.starts_with("--") && !ahead.text.empty();
-            Value value = scalar_of(has_value ? ahead : word, file, "flags", name);
-            if (!has_value) value.text = "true";
-            put(flags, std::move(value), has_value && ahead.variable);
+            put_flag(flags, word, pending ? ahead : Word{}, file);
         } else if (word.text.ends_with(".yaml") || word.text.ends_with(".yml")) {
             put(flags, scalar_of(word, file, "flags", "config"), word.variable);
         }

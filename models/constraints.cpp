@@ -274,13 +274,6 @@ std::vector<std::string> warnings(const Recipe& recipe, const Transformer& model
     if (recipe.ulysses > cluster.gpus_per_node) {
         list.push_back("all-to-all crosses nodes: ulysses degree is larger than a node");
     }
-    if (recipe.method == Method::upipe && recipe.implementation == Implementation::untied_ulysses &&
-        recipe.heads_per_stage != recipe.ulysses) {
-        list.push_back(
-            fmt::format("the shipped UPipe code runs {} heads per stage, its Ulysses degree; {} is what its "
-                        "buffers would be",
-                        recipe.ulysses, recipe.heads_per_stage));
-    }
     if (model.head_dim % 8 != 0) {
         list.push_back(
             fmt::format("head_dim {} is not a multiple of 8: fused attention kernels refuse it", model.head_dim));

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "models/constraints.hpp"
+#include "models/shipped.hpp"
 
 namespace headroom {
 namespace {
@@ -62,6 +63,12 @@ bool countable(const Recipe& recipe, const Transformer& model, const Cluster& cl
            recipe.ulysses <= model.heads && recipe.ring > 0 && recipe.ring <= cluster.gpus();
 }
 
+/// The method's recipe, under what a code brings that was named instead of the recipe's own.
+Settings base_of(const Settings& said, const Settings& published) {
+    const bool named = said.implementation && said.implementation != published.implementation;
+    return named ? layer(shipped_settings(*said.implementation), published) : published;
+}
+
 template <class T>
 void fill(std::optional<T>& field, const std::optional<T>& under) {
     if (!field) field = under;
@@ -100,7 +107,7 @@ Settings layer(const Settings& over, const Settings& under) {
 }
 
 Recipe resolve(const Settings& settings, const Settings& published, const Transformer& model, const Cluster& cluster) {
-    const Settings said = layer(settings, published);
+    const Settings said = layer(settings, base_of(settings, published));
     Recipe recipe;
     recipe.method = said.method.value_or(recipe.method);
     recipe.context = said.context.value_or(Tokens{0});
@@ -111,13 +118,13 @@ Recipe resolve(const Settings& settings, const Settings& published, const Transf
     recipe.attention_kernel = said.attention_kernel.value_or(recipe.attention_kernel);
     recipe.rotation = said.rotation.value_or(recipe.rotation);
     recipe.checkpointing = said.checkpointing.value_or(recipe.checkpointing);
-    recipe.offload.optimizer = said.offload_optimizer.value_or(false);
     recipe.offload.parameters = said.offload_parameters.value_or(false);
     recipe.tiling.norm = said.tiling_norm.value_or(Tiling{});
     recipe.tiling.mlp = said.tiling_mlp.value_or(Tiling{});
     recipe.tiling.loss = said.tiling_loss.value_or(Tiling{});
     recipe.sharding.strategy = said.sharding_strategy.value_or(recipe.sharding.strategy);
     const bool sharded = recipe.sharding.strategy != ShardingStrategy::none;
+    recipe.offload.optimizer = settings.offload_optimizer.value_or(sharded && said.offload_optimizer.value_or(false));
     recipe.sharding.degree = said.sharding_degree.value_or(sharded ? cluster.gpus() : 1);
     recipe.precision.compute = said.precision_compute.value_or(recipe.precision.compute);
     recipe.precision.parameters = said.precision_parameters.value_or(recipe.precision.parameters);
@@ -134,7 +141,9 @@ Recipe resolve(const Settings& settings, const Settings& published, const Transf
     if (!fpdt) recipe.chunk_tokens = settings.chunk_tokens.value_or(Tokens{0});
     recipe.offload.chunks = fpdt ? said.offload_chunks.value_or(true) : settings.offload_chunks.value_or(false);
 
-    if (said.offload_block_inputs) {
+    if (settings.offload_block_inputs) {
+        recipe.offload.block_inputs = *settings.offload_block_inputs;
+    } else if (recipe.checkpointing == Checkpointing::full && said.offload_block_inputs) {
         recipe.offload.block_inputs = *said.offload_block_inputs;
     } else if (recipe.checkpointing == Checkpointing::full && countable(recipe, model, cluster)) {
         recipe.offload.block_inputs = place_block_inputs(recipe, model, cluster);

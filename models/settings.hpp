@@ -34,15 +34,18 @@ struct Settings {
     std::optional<int> sharding_degree;
     std::optional<NumberFormat> precision_compute, precision_parameters, precision_reduction, precision_optimizer;
     std::optional<bool> expandable_segments;
+
+    bool operator==(const Settings&) const = default;
 };
 
 /// Fills what `over` leaves open from `under`.
 Settings layer(const Settings& over, const Settings& under);
 
-/// Turns settings into a complete recipe: first what was said, then `published` (the method's recipe as its authors
-/// ship it, same keys), then what the model and the cluster decide: Ulysses as large as heads and the node allow, the
-/// rest ring; heads per stage = Ulysses degree; pinned block inputs unless host memory asks for pageable.
-/// Throws Error naming the recipe key as `where` when the combination is impossible (see constraints.hpp).
+/// Turns settings into a complete recipe: first what was said, then what the code brings that was named (shipped.hpp),
+/// then `published` (the method's recipe as its authors ship it, same keys), then what the model and the cluster
+/// decide: Ulysses as large as heads and the node allow, the rest ring; heads per stage = Ulysses degree; pinned block
+/// inputs unless host memory asks for pageable. Throws Error naming the recipe key as `where` when the combination is
+/// impossible (see constraints.hpp).
 Recipe resolve(const Settings& settings, const Settings& published, const Transformer& model, const Cluster& cluster);
 
 }  // namespace headroom

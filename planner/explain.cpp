@@ -5,6 +5,7 @@
 
 #include "models/constraints.hpp"
 #include "models/error.hpp"
+#include "models/shipped.hpp"
 #include "planner/setting_values.hpp"
 #include "planner/structure_search.hpp"
 
@@ -91,7 +92,7 @@ std::optional<Curve> curve(const Candidate& chosen, const Bed& bed, Evaluator& e
         for (const int heads : valid_heads_per_stage(bed.model, recipe.ulysses)) {
             recipe.heads_per_stage = heads;
             result.points.push_back(point(chosen, recipe, heads, bed, evaluator));
-            result.points.back().shipped = recipe.implementation == Implementation::lean || heads == recipe.ulysses;
+            result.points.back().shipped = beyond_shipped_code(recipe, bed.cluster).empty();
         }
     } else if (recipe.method == Method::fpdt) {
         result.key = "chunk_tokens";
@@ -110,10 +111,11 @@ Tokens longest_context_of(Recipe recipe, Tokens step, const Bed& bed, Evaluator&
         return is_valid(recipe, bed) && fits(evaluator.verdict(bed.model, bed.cluster, recipe), recipe, bed) &&
                holds(evaluator, recipe, bed);
     };
-    if (!fits_at(1)) return {};
+    const std::int64_t most = implementation_ceiling(recipe).value / step.value;
+    if (most < 1 || !fits_at(1)) return {};
     std::int64_t good = 1;
-    while (good * 2 * step.value <= longest_context.value && fits_at(good * 2)) good *= 2;
-    std::int64_t bad = good * 2;
+    while (good * 2 <= most && fits_at(good * 2)) good *= 2;
+    std::int64_t bad = std::min(good * 2, most + 1);
     while (bad - good > 1) {
         const std::int64_t middle = good + (bad - good) / 2;
         (fits_at(middle) ? good : bad) = middle;

@@ -20,6 +20,8 @@ Json json_of(const Plan& plan);  ///< without schema_version, to be embedded
 
 struct Suspects;
 Json json_of(const Suspects& suspects);
+/// null for a text that is empty.
+inline Json text_or_null(const std::string& text) { return text.empty() ? Json() : Json(text); }
 
 /// Indented, ended by a newline; bytes that are not UTF-8 (from file names) are replaced.
 std::string document(const Json& json);

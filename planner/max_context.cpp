@@ -8,7 +8,9 @@
 
 #include "models/constraints.hpp"
 #include "models/error.hpp"
+#include "models/shipped.hpp"
 #include "planner/evaluate.hpp"
+#include "reports/numbers.hpp"
 
 namespace headroom {
 namespace {
@@ -34,6 +36,30 @@ class Search {
 
     Verdict verdict_at(std::int64_t context) { return evaluator_.verdict(model_, cluster_, recipe_at(context)); }
 
+    /// As many granules as fit, up to `most` of them, with the plan of that length; 0 when none do. The fast replay
+    /// does not see what sticks in the allocator: step back to the longest whole plan that fits.
+    std::int64_t longest_whole(std::int64_t granule, std::int64_t most, Plan& plan) {
+        const auto fits = [&](std::int64_t step) {
+            plan = plan_at(step * granule);
+            return plan.fits;
+        };
+        std::int64_t bad = longest(granule, most) / granule;
+        if (bad == 0 || fits(bad)) return bad;
+        std::int64_t back = 1;
+        while (bad - back > 0 && !fits(bad - back)) {
+            bad -= back;
+            back *= 2;
+        }
+        std::int64_t good = std::max<std::int64_t>(0, bad - back);
+        while (bad - good > 1) {
+            const std::int64_t middle = good + (bad - good) / 2;
+            (fits(middle) ? good : bad) = middle;
+        }
+        if (good > 0) fits(good);
+        return good;
+    }
+
+ private:
     /// Largest multiple of `granule`, up to `most` of them, that the fast replay accepts; 0 when none.
     std::int64_t longest(std::int64_t granule, std::int64_t most) {
         if (!verdict_at(granule).fits()) return 0;
@@ -54,7 +80,6 @@ class Search {
         return good * granule;
     }
 
- private:
     const Settings& settings_;
     const Settings& published_;
     const Transformer& model_;
@@ -62,8 +87,6 @@ class Search {
     Evaluator evaluator_;
 };
 
-/// The shipped FPDT scripts pass a flag beyond 4M tokens that the program does not know, so nothing longer runs as is.
-constexpr Tokens fpdt_script_ceiling{4 * mebi};
 /// `which` length the plan is of.
 std::string limit(const Plan& next, const char* which) {
     if (!next.device.fits) {
@@ -74,12 +97,13 @@ std::string limit(const Plan& next, const char* which) {
                        in_gib(next.host.peak_per_node), in_gib(next.host.usable_per_node));
 }
 
-}  // namespace
-
-Tokens implementation_ceiling(const Recipe& recipe) {
-    const bool script = recipe.method == Method::fpdt && recipe.implementation == Implementation::megatron_deepspeed;
-    return script ? fpdt_script_ceiling : longest_context;
+/// `next` is the first length that the code does not run.
+std::string shipped_code_limit(const Recipe& next, const Cluster& cluster, Tokens by_memory) {
+    return fmt::format("shipped code: {}; memory alone would allow {} tokens", beyond_shipped_code(next, cluster),
+                       with_separators(by_memory.value));
 }
+
+}  // namespace
 
 MaxContext max_context(const Settings& settings, const Settings& published, const Transformer& model,
                        const Cluster& cluster, const TimeBasis& basis) {
@@ -101,46 +125,25 @@ MaxContext max_context(const Settings& settings, const Settings& published, cons
     }
     result.valid = true;
     const std::int64_t ceiling = implementation_ceiling(search.recipe_at(granule)).value / granule;
-    const std::int64_t steps = search.longest(granule, ceiling) / granule;
-    // The fast replay does not see what sticks in the allocator: step back to the longest whole plan that fits.
-    const auto fits = [&](std::int64_t step) {
-        result.plan = search.plan_at(step * granule);
-        result.recipe = result.plan.recipe;
-        return result.plan.fits;
-    };
-    std::int64_t context = 0;
-    if (steps > 0 && fits(steps)) {
-        context = steps * granule;
-    } else if (steps > 0) {
-        std::int64_t bad = steps;
-        std::int64_t back = 1;
-        while (bad - back > 0 && !fits(bad - back)) {
-            bad -= back;
-            back *= 2;
-        }
-        std::int64_t good = std::max<std::int64_t>(0, bad - back);
-        while (bad - good > 1) {
-            const std::int64_t middle = good + (bad - good) / 2;
-            (fits(middle) ? good : bad) = middle;
-        }
-        if (good > 0) fits(good);
-        context = good * granule;
-    }
-    result.context = Tokens{context};
-    if (context == 0) {
-        result.plan = search.plan_at(granule);
-        result.recipe = result.plan.recipe;
+    const std::int64_t steps = search.longest_whole(granule, ceiling, result.plan);
+    result.context = result.by_memory = Tokens{steps * granule};
+    if (steps == 0) result.plan = search.plan_at(granule);
+    result.recipe = result.plan.recipe;
+    if (steps == 0) {
         result.limited_by = "nothing fits: " + limit(result.plan, "shortest");
         return result;
     }
     search.add_step_to(result.plan, basis);
-    if (context / granule == ceiling) {
-        result.limited_by = ceiling * granule + granule > longest_context.value
-                                ? "the longest context that is counted, 2^40"
-                                : std::string(implementation_ceiling_reason);
-        return result;
+    const bool code_ends = (ceiling + 1) * granule <= longest_context.value;
+    if (steps < ceiling) {
+        result.limited_by = limit(search.plan_at((steps + 1) * granule), "next");
+    } else if (code_ends) {
+        Plan longer;
+        result.by_memory = Tokens{search.longest_whole(granule, longest_context.value / granule, longer) * granule};
+        result.limited_by = shipped_code_limit(search.recipe_at((steps + 1) * granule), cluster, result.by_memory);
+    } else {
+        result.limited_by = "the longest context that is counted, 2^40";
     }
-    result.limited_by = limit(search.plan_at(context + granule), "next");
     return result;
 }
 

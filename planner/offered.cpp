@@ -15,6 +15,13 @@ std::vector<Placement> all_placements() {
             {Checkpointing::full, HostPlace::pageable}};
 }
 
+/// DeepSpeed's checkpoints on the host are pageable.
+std::vector<Placement> pageable_placements() {
+    return {{Checkpointing::none, HostPlace::none},
+            {Checkpointing::full, HostPlace::none},
+            {Checkpointing::full, HostPlace::pageable}};
+}
+
 /// Every strategy with each state that it shards on either side.
 std::vector<StateChoice> states_under(const std::vector<ShardingStrategy>& strategies) {
     std::vector<StateChoice> choices;
@@ -44,26 +51,31 @@ Offered offered(Method method, Implementation implementation) {
     choice.loss = loss_tilings();
     choice.chunks_on_host = {false};
     switch (implementation) {
-        case Implementation::untied_ulysses:
         case Implementation::torchtitan:
+            // Upstream neither offloads block inputs nor tiles anything.
+            choice.placements = {{Checkpointing::none, HostPlace::none}, {Checkpointing::full, HostPlace::none}};
+            choice.states = {{fsdp, false, false}, {fsdp, true, true}};
+            choice.norm = choice.mlp = choice.loss = {off};
+            break;
+        case Implementation::untied_ulysses:
             // FSDP2's CPUOffloadPolicy moves parameters and optimizer together (torchtitan: enable_cpu_offload).
             choice.states = {{fsdp, false, false}, {fsdp, true, true}};
             // The published ring of PyTorch runs without tiled layers: they belong to the other attention modules.
             if (method == Method::native) choice.norm = choice.mlp = {off};
             break;
         case Implementation::megatron_deepspeed:
-            // FPDT's FFN and loss follow its attention chunk (transformer.py:170, gpt_model.py:47); DeepSpeed's
-            // checkpoints on the host are pageable.
-            choice.placements = {{Checkpointing::none, HostPlace::none},
-                                 {Checkpointing::full, HostPlace::none},
-                                 {Checkpointing::full, HostPlace::pageable}};
+            // FPDT's FFN and loss follow its attention chunk (transformer.py:170, gpt_model.py:47).
+            choice.placements = pageable_placements();
             choice.states = states_under({zero1, zero2, zero3});
             choice.norm = {off};
             choice.mlp = choice.loss = {automatic};
             break;
         case Implementation::alst:
+            // Switches without a number: tiled_mlp_compute and Liger's loss.
+            choice.placements = pageable_placements();
             choice.states = states_under({zero1, zero2, zero3});
             choice.norm = {off};
+            choice.mlp = choice.loss = {off, automatic};
             break;
         case Implementation::lean:
             choice.states = states_under({none, zero1, zero2, zero3, fsdp});

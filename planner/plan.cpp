@@ -7,9 +7,10 @@
 
 #include "models/constraints.hpp"
 #include "models/error.hpp"
+#include "models/shipped.hpp"
 #include "models/training_step.hpp"
+#include "planner/cudnn_limits.hpp"
 #include "planner/evaluate.hpp"
-#include "planner/max_context.hpp"
 #include "planner/outside.hpp"
 
 namespace headroom {
@@ -146,9 +147,16 @@ Plan make_plan(const Transformer& model, const Cluster& cluster, const Recipe& r
     plan.cluster = cluster;
     plan.recipe = recipe;
     plan.warnings = warnings(recipe, model, cluster);
-    if (recipe.context > implementation_ceiling(recipe)) plan.warnings.emplace_back(implementation_ceiling_reason);
+    plan.beyond_shipped_code = beyond_shipped_code(recipe, cluster);
+    if (!plan.beyond_shipped_code.empty()) {
+        plan.warnings.push_back("beyond the shipped code: " + plan.beyond_shipped_code);
+    }
 
     RankMemory worst = measure(evaluator, make_workload(model, cluster, recipe, RingRole::later));
+    const bool cudnn = recipe.attention_kernel == AttentionKernel::cudnn;
+    if (const std::string warning = cudnn ? cudnn_warning(evaluator.schedule) : ""; !warning.empty()) {
+        plan.warnings.push_back(warning);
+    }
     RingRole role = RingRole::later;
     RankMemory rank0 = worst;
     if (recipe.ring > 1) {

@@ -70,6 +70,7 @@ struct Plan {
     HostMemory host;
     bool fits = false;
     std::string verdict;                 ///< one sentence
+    std::string beyond_shipped_code;     ///< why that does not run it; empty when it does. The verdict is of memory
     std::optional<StepPrediction> step;  ///< absent without rates for the kernel; `warnings` then says so
     std::vector<std::string> warnings;
 };

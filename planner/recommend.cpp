@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "models/constraints.hpp"
+#include "models/shipped.hpp"
 #include "planner/structure_search.hpp"
 
 namespace headroom {
@@ -24,6 +25,22 @@ Tokens common_step(Tokens step, const Recipe& recipe) {
     const std::int64_t granule = context_granule(recipe).value;
     const std::int64_t times = granule / std::gcd(step.value, granule);
     return times > longest_context.value / step.value ? longest_context + Tokens{1} : step * times;
+}
+
+/// Of a method's structures with published batch and chunks, the one over the most ranks.
+const Structure* widest_as_published(const std::vector<Structure>& structures, Method method) {
+    const auto width = [](const Structure& s) { return std::pair(s.base.context_parallel(), s.base.ulysses); };
+    const Structure* widest = nullptr;
+    for (const Structure& structure : structures) {
+        const Recipe& base = structure.base;
+        const Recipe& published = structure.published;
+        if (base.method != method || base.batch != published.batch || base.chunk_tokens != published.chunk_tokens ||
+            base.heads_per_stage != published.heads_per_stage) {
+            continue;
+        }
+        if (widest == nullptr || width(structure) > width(*widest)) widest = &structure;
+    }
+    return widest;
 }
 
 class Advisor {
@@ -189,6 +206,7 @@ class Advisor {
         Evaluator evaluator;
         NearMiss miss;
         miss.candidate = candidate;
+        miss.beyond_shipped_code = beyond_shipped_code(candidate.recipe, bed_.cluster);
         const Verdict& memory = candidate.evaluation.memory;
         miss.device_short = std::max(Bytes{0}, memory.device_peak - device_limit(bed_, candidate.recipe));
         miss.host_short = std::max(Bytes{0}, memory.host_peak_per_node - host_limit(bed_));
@@ -197,6 +215,7 @@ class Advisor {
         miss.fits_up_to = longest_context_of(candidate.recipe, step, bed_, evaluator);
         std::vector<Alternative> turned = turned_options(candidate, structure, bed_, evaluator);
         std::erase_if(turned, [](const Alternative& turn) { return !turn.fits; });
+        if (candidate.recipe.context > implementation_ceiling(candidate.recipe)) turned.clear();
         const auto least = std::max_element(
             turned.begin(), turned.end(), [](const auto& a, const auto& b) { return a.speed_change < b.speed_change; });
         if (least != turned.end()) {
@@ -213,25 +232,16 @@ class Advisor {
         std::vector<NearMiss> list;
         Evaluator evaluator;
         for (std::size_t m = 0; m < method_names.size(); ++m) {
-            const Structure* widest = nullptr;
-            for (const Structure& structure : space.structures) {
-                if (structure.base.method != static_cast<Method>(m)) continue;
-                if (structure.base.batch != structure.published.batch ||
-                    structure.base.chunk_tokens != structure.published.chunk_tokens ||
-                    structure.base.heads_per_stage != structure.published.heads_per_stage) {
-                    continue;
-                }
-                const auto width = [](const Structure& s) {
-                    return std::pair(s.base.context_parallel(), s.base.ulysses);
-                };
-                if (widest == nullptr || width(structure) > width(*widest)) widest = &structure;
-            }
+            const auto method = static_cast<Method>(m);
+            const Structure* widest = widest_as_published(space.structures, method);
+            if (widest == nullptr) widest = widest_as_published(space.beyond, method);
             if (widest == nullptr) continue;
             for (std::int64_t index = 0; index < widest->size(); ++index) {
                 if (!(widest->recipe(widest->options(index)) == widest->published)) continue;
                 Candidate candidate = evaluate(evaluator, widest->published, bed_);
                 candidate.index = index;
-                if (fits(candidate.evaluation.memory, candidate.recipe, bed_)) continue;
+                const bool runs = candidate.recipe.context <= implementation_ceiling(candidate.recipe);
+                if (runs && fits(candidate.evaluation.memory, candidate.recipe, bed_)) continue;
                 list.push_back(near_miss(candidate, *widest, best_speed));
             }
         }

@@ -22,9 +22,10 @@ struct Recommendation {
     std::optional<Curve> curve;
 };
 
-/// A recipe that does not fit, and the least that would make it fit.
+/// A recipe that does not fit or that the shipped code does not run, and the least that would make it fit.
 struct NearMiss {
     Candidate candidate;
+    std::string beyond_shipped_code;
     Bytes device_short, host_short;
     double faster_by = 0;          ///< than the first recommendation; 0 when there is none
     Tokens fits_up_to;             ///< longest context of exactly this recipe; 0 when there is none

@@ -113,6 +113,7 @@ std::string plan_csv(const Plan& plan) {
     append_inputs(row, plan.model, plan.cluster, &plan.recipe, plan.recipe.method);
     row.emplace_back("status", plan.fits ? "fits" : "does_not_fit");
     row.emplace_back("reason", plan.fits ? "" : plan.verdict);
+    row.emplace_back("beyond_shipped_code", plan.beyond_shipped_code);
     append_results(row, &plan);
     append_step(row, &plan);
     return csv_document({row});
@@ -128,7 +129,9 @@ std::string max_context_csv(const Bench& bench, const std::vector<MaxContext>& r
         const char* status = found.context.value > 0 ? "fits" : "does_not_fit";
         row.emplace_back("status", found.valid ? status : "invalid");
         row.emplace_back("max_context_tokens", found.valid ? number(found.context.value) : "");
+        row.emplace_back("max_context_tokens_by_memory", found.valid ? number(found.by_memory.value) : "");
         row.emplace_back("limited_by", found.limited_by);
+        row.emplace_back("beyond_shipped_code", found.plan.beyond_shipped_code);
         append_results(row, found.context.value > 0 ? &found.plan : nullptr);
         append_step(row, found.context.value > 0 ? &found.plan : nullptr);
     }

@@ -73,6 +73,7 @@ Json json_of(const MaxContext& row) {
     Json json{{"method", to_string(row.method)}};
     json["recipe"] = row.valid ? json_of(setting_values(row.recipe)) : Json();
     json["max_context_tokens"] = row.context.value;
+    json["max_context_tokens_by_memory"] = row.by_memory.value;
     json["limited_by"] = row.limited_by;
     json["plan"] = row.context.value > 0 ? json_of(row.plan) : Json();
     return json;
@@ -117,6 +118,7 @@ Json json_of(const Plan& plan) {
     json["tokens_per_step"] = tokens_per_step(plan.recipe, plan.cluster).value;
     json["fits"] = plan.fits;
     json["verdict"] = plan.verdict;
+    json["beyond_shipped_code"] = text_or_null(plan.beyond_shipped_code);
     json["device_memory"] = json_of(plan.device);
     json["host_memory"] = json_of(plan.host);
     json["step"] = plan.step ? json_of(*plan.step) : Json();

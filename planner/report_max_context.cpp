@@ -60,6 +60,17 @@ std::string remarks(const std::vector<MaxContext>& rows) {
     return text;
 }
 
+/// Recipes that the shipped code does not run, at any context.
+std::string beyond(const std::vector<MaxContext>& rows) {
+    std::string text;
+    for (const MaxContext& found : rows) {
+        if (found.plan.beyond_shipped_code.empty()) continue;
+        text += hanging(
+            fmt::format("{}: beyond the shipped code: {}", to_string(found.method), found.plan.beyond_shipped_code));
+    }
+    return text;
+}
+
 /// "attention 93%, GEMM 5%": the two that hold the step up longest.
 std::string largest_parts(const StepTime& time) {
     std::vector<std::size_t> order(part_count);
@@ -92,6 +103,9 @@ std::string times(const std::vector<MaxContext>& rows, const Style& style) {
     std::string constants;
     for (const MaxContext& found : rows) {
         if (!found.valid || found.context.value == 0) continue;
+        for (const std::string& warning : found.plan.warnings) {
+            if (warning.starts_with("cuDNN")) say(warning);
+        }
         if (!found.plan.step) {
             if (found.plan.warnings.empty()) continue;
             const std::string& last = found.plan.warnings.back();
@@ -136,7 +150,7 @@ std::string max_context_text(const Bench& bench, const std::vector<MaxContext>& 
     for (const MaxContext& found : rows) append_row(table, found);
 
     std::string text = style.strong(heading) + "\n\n" + table.text() + "\n";
-    text += remarks(rows);
+    text += remarks(rows) + beyond(rows);
     text += paragraph(
         "context (1K = 1,024) and tokens are global; degrees are Ulysses x ring, then U heads per stage or the chunk; "
         "GPU GiB is peak/usable, host is GiB per node");

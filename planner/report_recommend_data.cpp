@@ -72,6 +72,7 @@ Json json_of(const Recommendation& row) {
 
 Json json_of(const NearMiss& miss) {
     Json json{{"recipe", json_of(setting_values(miss.candidate.recipe))},
+              {"beyond_shipped_code", text_or_null(miss.beyond_shipped_code)},
               {"device_short_bytes", miss.device_short.value},
               {"host_short_bytes_per_node", miss.host_short.value},
               {"fits_up_to_tokens", miss.fits_up_to.value},

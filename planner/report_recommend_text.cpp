@@ -159,9 +159,12 @@ std::string curve_text(const Curve& curve, const Style& style) {
 
 std::string miss_text(const NearMiss& miss) {
     std::string text;
+    if (!miss.beyond_shipped_code.empty()) text = "beyond the shipped code: " + miss.beyond_shipped_code;
+    if (!text.empty() && miss.device_short.value + miss.host_short.value > 0) text += "; ";
     if (miss.device_short.value > 0) text += fmt::format("{} GiB short on the GPU", one_decimal(miss.device_short));
     if (miss.host_short.value > 0) {
-        text += fmt::format("{}{} GiB short on the host", text.empty() ? "" : ", ", one_decimal(miss.host_short));
+        text += fmt::format("{}{} GiB short on the host", miss.device_short.value > 0 ? ", " : "",
+                            one_decimal(miss.host_short));
     }
     text += miss.fits_up_to.value > 0 ? fmt::format("; fits up to {}", approximate_tokens(miss.fits_up_to))
                                       : "; fits at no context";
@@ -229,7 +232,8 @@ std::string signed_percent(double share) {
 std::string recommend_text(const Recommendations& answer, const Style& style) {
     std::string text = heading(answer, style) + "\n";
     if (answer.list.empty()) {
-        text += style.bad("No recipe fits.") + "\n";
+        const bool none = answer.considered == 0;
+        text += style.bad(none ? "No recipe that the shipped code runs." : "No recipe fits.") + "\n";
         if (answer.fits_on_nodes > 0) {
             text += fmt::format("With {} nodes ({} GPUs) something does.\n", answer.fits_on_nodes,
                                 answer.fits_on_nodes * answer.cluster.gpus_per_node);

@@ -123,6 +123,9 @@ std::string sentence(const Plan& base, const Variant& variant) {
             ", speed {}",
             signed_percent(variant.plan.step->tokens_per_second_per_gpu / base.step->tokens_per_second_per_gpu - 1));
     }
+    if (!variant.plan.beyond_shipped_code.empty()) {
+        text += "; beyond the shipped code: " + variant.plan.beyond_shipped_code;
+    }
     if (!variant.plan.fits) text += ". " + variant.plan.verdict;
     return text;
 }
@@ -179,7 +182,9 @@ Json rows_json(const std::vector<DeltaRow>& rows, const char* unit) {
 std::string what_if_text(const WhatIf& comparison, const std::vector<Influence>& influences, const Style& style) {
     const Plan& base = comparison.base;
     std::string text = base.fits ? "" : paragraph("The base " + base.verdict + ".") + "\n";
-    text += bench_line(base.model, base.cluster) + recipe_lines(base.recipe, base.cluster) + "\n";
+    text += bench_line(base.model, base.cluster) + recipe_lines(base.recipe, base.cluster);
+    if (!base.beyond_shipped_code.empty()) text += paragraph("beyond the shipped code: " + base.beyond_shipped_code);
+    text += "\n";
     for (std::size_t i = 0; i < comparison.variants.size(); ++i) {
         const Variant& variant = comparison.variants[i];
         text += hanging(fmt::format("({}) {}: {}", i + 1, printable(variant.label), sentence(base, variant)));

@@ -5,7 +5,7 @@
 #include <limits>
 
 #include "models/constraints.hpp"
-#include "planner/max_context.hpp"
+#include "models/shipped.hpp"
 
 namespace headroom {
 namespace {
@@ -85,16 +85,11 @@ void apply(Recipe& recipe, const StateChoice& choice) {
     recipe.offload.parameters = choice.parameters_on_host;
 }
 
-/// As the authors of the code run it. ALST's recipes: ZeRO-3 with the optimizer on the host, norms as they are.
+/// As the authors of the code run it.
 Recipe as_published(Recipe recipe, const Family& family, const Settings& said) {
     if (family.method == Method::upipe) recipe.heads_per_stage = said.heads_per_stage.value_or(recipe.ulysses);
     if (family.method == Method::fpdt) recipe.chunk_tokens = said.chunk_tokens.value_or(Tokens{64 * kibi});
     recipe.batch = said.batch.value_or(1);
-    if (family.implementation == Implementation::alst) {
-        recipe.sharding.strategy = said.sharding_strategy.value_or(ShardingStrategy::zero3);
-        recipe.offload.optimizer = said.offload_optimizer.value_or(true);
-        recipe.tiling.norm = said.tiling_norm.value_or(Tiling{});
-    }
     return recipe;
 }
 
@@ -190,9 +185,6 @@ class Enumeration {
         const Settings& published = published_[static_cast<std::size_t>(family.method)];
         try {
             found.base = resolve(settings, published, model_, cluster_);
-            if (found.base.context > implementation_ceiling(found.base)) {
-                throw Error(std::string(implementation_ceiling_reason), "context");
-            }
         } catch (const Error& error) {
             if (!space_.refusal) space_.refusal = error;
             return;
@@ -212,6 +204,10 @@ class Enumeration {
         apply(found.base, found.placements.empty() ? Placement{} : found.placements.front());
         drop_refused(found.states, found.base, model_, cluster_, use);
         if (found.size() == 0) return;
+        if (found.base.context > implementation_ceiling(found.base)) {
+            space_.beyond.push_back(std::move(found));
+            return;
+        }
         found.family = family_index(family);
         space_.structures.push_back(std::move(found));
     }

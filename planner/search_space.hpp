@@ -49,6 +49,7 @@ struct Structure {
 struct SearchSpace {
     std::vector<Family> families;
     std::vector<Structure> structures;  ///< batches of one structure follow each other, smallest first
+    std::vector<Structure> beyond;      ///< those that the shipped code ends before: not searched
     std::optional<Error> refusal;       ///< the rule that the first invalid candidate breaks
 
     std::int64_t size() const;

@@ -43,6 +43,28 @@ std::string doubt(const Calibration& calibration, const Cluster& cluster) {
 
 }  // namespace
 
+std::optional<AttentionKernel> kernel_instead(const TimeBasis& basis) {
+    if (!basis.calibration) return std::nullopt;
+    const auto known = [&](AttentionKernel kernel) {
+        return basis.calibration->attention[static_cast<std::size_t>(kernel)].known();
+    };
+    using enum AttentionKernel;
+    if (known(fa2) && known(fa3)) return std::nullopt;
+    for (const AttentionKernel kernel : {fa3, fa2, cudnn}) {
+        if (known(kernel)) return kernel;
+    }
+    return std::nullopt;
+}
+
+std::string kernel_remark(const TimeBasis& basis) {
+    const auto kernel = kernel_instead(basis);
+    if (!kernel) return {};
+    return fmt::format(
+        "calibration {} has no rates for {}, so attention is planned with {}; --attention-kernel says "
+        "otherwise",
+        basis.calibration->name, *kernel == AttentionKernel::fa3 ? "fa2" : "fa3", to_string(*kernel));
+}
+
 std::string domain_warning(std::uint32_t domain) {
     if (domain == 0) return "";
     return fmt::format("step time outside of what was measured: {}", fmt::join(describe_domain(domain), "; "));

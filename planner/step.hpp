@@ -45,6 +45,12 @@ struct TimeBasis {
     AttentionCount count = AttentionCount::causal;
 };
 
+/// The kernel to plan with where none is said and the constants lack a published one, FlashAttention-2 or -3: that they
+/// do not run on the machine. Nothing where they have both, or nothing at all.
+std::optional<AttentionKernel> kernel_instead(const TimeBasis& basis);
+/// "calibration b200 has no rates for fa3, so attention is planned with fa2"; empty where nothing is put instead.
+std::string kernel_remark(const TimeBasis& basis);
+
 /// Throws Error when an MFU above 100 % shows that convention or constants cannot be right, and when the calibration
 /// has no rates for the recipe's attention kernel.
 StepPrediction predict(const Transformer& model, const Cluster& cluster, const Recipe& recipe,

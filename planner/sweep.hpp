@@ -43,6 +43,7 @@ struct SweepRow {
     Recipe recipe;  ///< unless it is invalid, and so is what follows the reason
     SweepStatus status = SweepStatus::invalid;
     std::string reason;  ///< why it does not fit or is invalid
+    std::string beyond_shipped_code;
     Bytes device_usable, device_peak, host_usable_per_node, host_peak_per_node;
     std::optional<SweepSpeed> speed;  ///< without rates for the attention kernel there is none
 };

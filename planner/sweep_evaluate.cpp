@@ -4,7 +4,7 @@
 
 #include "models/error.hpp"
 #include "models/model_flops.hpp"
-#include "planner/max_context.hpp"
+#include "models/shipped.hpp"
 #include "planner/outside.hpp"
 #include "planner/search.hpp"
 #include "planner/sweep.hpp"
@@ -53,16 +53,15 @@ SweepRow evaluate_row(const Grid& grid, const std::vector<TimeBasis>& bases, std
     try {
         Settings said = point.said;
         said.method = method;
+        if (!said.attention_kernel) said.attention_kernel = kernel_instead(basis);
         row.recipe = resolve(said, grid.published[static_cast<std::size_t>(method)], model, cluster);
-        if (row.recipe.context > implementation_ceiling(row.recipe)) {
-            throw Error(std::string(implementation_ceiling_reason), "context");
-        }
     } catch (const Error& error) {
         row.status = SweepStatus::invalid;
         row.reason = error.what();
         return row;
     }
     const Recipe& recipe = row.recipe;
+    row.beyond_shipped_code = beyond_shipped_code(recipe, cluster);
     row.device_usable = cluster.device_memory - outside_bytes(cluster, recipe);
     row.host_usable_per_node = usable_host_memory(cluster);
     const bool timed =

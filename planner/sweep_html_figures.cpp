@@ -148,7 +148,7 @@ HtmlSection outcome_section(const SweepSummary& summary) {
     HtmlSection section{"outcomes", "How many configurations fit", {}, {}, {}};
     section.figures.push_back(
         {"outcome", "Rows by method",
-         "What is invalid breaks a rule of the method or of the shipped code, such as a degree that does not "
+         "What is invalid breaks a rule of the method, such as a degree that does not "
          "divide the heads; what does not fit runs out of memory.",
          fmt::format("Stacked bars of the rows of each method that fit, do not fit and are invalid. {}.",
                      listed(items)),

@@ -121,6 +121,7 @@ HtmlSection reason_section(const SweepSummary& summary) {
         section.tables.push_back(std::move(result));
     };
     table("Rows that do not fit, by what they lack; the GPU counts first", summary.shortages);
+    table("Rows that fit but are beyond the shipped code, by what it does not do", summary.beyond_shipped_code);
     table("Invalid rows, by the rule they break", summary.rules);
     return section;
 }

@@ -140,6 +140,7 @@ std::string RowWriter::heading() const {
     inputs(cells, grid_.models.front(), grid_.clusters.front(), setting_values(Settings{}));
     cells.nothing("status");
     cells.nothing("reason");
+    cells.nothing("beyond_shipped_code");
     nothing(cells, memory_columns);
     nothing(cells, time_columns);
     cells.nothing("inside_calibrated_domain");
@@ -152,6 +153,7 @@ std::string RowWriter::line(const SweepRow& row) const {
     inputs(cells, *row.model, *row.cluster, invalid ? setting_values(row.said) : setting_values(row.recipe));
     cells.text("status", sweep_status_names[static_cast<std::size_t>(row.status)]);
     cells.text("reason", row.reason);
+    cells.text("beyond_shipped_code", row.beyond_shipped_code);
     const std::array bytes{row.device_usable, row.device_peak, row.host_usable_per_node, row.host_peak_per_node};
     for (std::size_t i = 0; i < bytes.size(); ++i) {
         if (invalid) {

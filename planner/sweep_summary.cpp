@@ -79,6 +79,7 @@ void SweepSummarizer::add(const SweepRow& row) {
     const Bytes need = device_need(row);
     if (!cell.least_need || need < *cell.least_need) cell.least_need = need;
     if (!fits) return count(summary_.shortages, kind_of(row.reason));
+    if (!row.beyond_shipped_code.empty()) count(summary_.beyond_shipped_code, row.beyond_shipped_code);
     if (!cell.fastest || faster(row, *cell.fastest)) cell.fastest = row;
 }
 

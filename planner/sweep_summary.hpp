@@ -43,6 +43,7 @@ struct SweepSummary {
     std::vector<std::vector<SweepChoice>> choices;  ///< by axis and value
     /// Rows by reason. Amounts are left out of shortages, and reasons behind the first hundred go under "".
     std::map<std::string, std::int64_t> shortages, rules;
+    std::map<std::string, std::int64_t> beyond_shipped_code;  ///< fitting rows by reason
     std::int64_t outside_domain = 0;  ///< rows whose step time leaves what the constants were measured on
     std::uint32_t domain = 0;         ///< in which ways, bits of Domain
 };

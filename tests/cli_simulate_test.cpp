@@ -103,12 +103,12 @@ TEST_CASE("a recipe without rates is planned for memory, says why there is no ti
         words.insert(words.end(), a100.begin(), a100.end());
         return words;
     };
-    const Json json = json_of(with({"plan"}));
+    const Json json = json_of(with({"plan", "--attention-kernel", "fa3"}));
     CHECK(json["step"].is_null());
     CHECK(json["calibration"].is_null());
     CHECK(json["device_memory"]["peak_bytes"] > 0);
     CHECK(contains(json["warnings"].back().get<std::string>(), "--attention-kernel fa2"));
-    const Outcome outcome = run_headroom(with({"simulate"}));
+    const Outcome outcome = run_headroom(with({"simulate", "--attention-kernel", "fa3"}));
     CHECK(outcome.status == 2);
     CHECK(contains(outcome.err, "no rates for attention kernel fa3 (--attention-kernel)"));
     CHECK(contains(outcome.err, "try: use --attention-kernel fa2"));

@@ -75,7 +75,7 @@ TEST_CASE("Ulysses: rotary decides forward, the final casts decide backward") {
 TEST_CASE("Ulysses of DeepSpeed ALST: a copy more of each exchanged tensor, and reentrant checkpoints") {
     Scenario scenario(Method::ulysses, 4 * million);
     scenario.settings.implementation = Implementation::alst;
-    scenario.settings.tiling_norm = Tiling{};
+    scenario.settings.attention_kernel = AttentionKernel::fa3;
     const Workload work = scenario.workload();
     const Symbols s(work);
     // The caller's q, k, v while the output goes back: it, its send copy and the receive buffer.

@@ -91,6 +91,31 @@ void read_file(const std::string& path, Lists& lists) {
     read_file_values(root, lists);
 }
 
+std::optional<std::string> only(const Lists& lists, const std::string& key) {
+    const auto found = lists.find(key);
+    return found == lists.end() ? std::nullopt : std::optional(found->second.values.front());
+}
+
+/// What the lists leave open: settings, and the machine that the file was written for.
+void read_recipe_file(const std::string& path, Lists& lists, Settings& fixed) {
+    const RecipeFile file = load_recipe_file(path);
+    fixed = file.settings;
+    if (lists.find("implementation") == lists.end()) {
+        const auto found = lists.find("method");
+        const bool one = found == lists.end() || found->second.values.size() == 1;
+        add_guess(fixed, one ? only(lists, "method") : "several", file, path);
+    }
+    const MachineNames said{only(lists, "model"), only(lists, "cluster"), only(lists, "nodes"), only(lists, "gpus")};
+    const MachineNames machine = machine_of(said, file, path);
+    const auto fill = [&](const char* key, const std::optional<std::string>& value) {
+        if (value) add(lists, key, {*value}, path);
+    };
+    fill("model", machine.model);
+    fill("cluster", machine.cluster);
+    fill("nodes", machine.nodes);
+    fill("gpus", machine.gpus);
+}
+
 template <class Work>
 void at(const std::string& where, Work work) {
     try {
@@ -199,7 +224,7 @@ Grid read_grid(const Arguments& arguments) {
     if (const auto path = arguments.get("grid")) read_file(*path, lists);
     Grid grid;
     grid.published = all_published_recipes();
-    if (const auto path = arguments.get("recipe")) grid.fixed = load_recipe(*path);
+    if (const auto path = arguments.get("recipe")) read_recipe_file(*path, lists, grid.fixed);
     const Listed models = taken(lists, "model", "llama3-8b");
     for (const std::string& name : models.values) {
         at(models.where + " " + printable(name), [&] { grid.models.push_back(load_model(name)); });

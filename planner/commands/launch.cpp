@@ -30,7 +30,8 @@ Synopsis synopsis() {
             {"headroom launch --method upipe --context 3M -o run",
              "headroom launch --method fpdt --context 1M --target deepspeed",
              "headroom launch --method ulysses --implementation alst --context 2M -o run"},
-            "The files are recipes again: headroom plan --recipe run/launch.sh plans what they say."};
+            "The files are recipes again: headroom plan --recipe run/launch.sh plans what they say, for the model and "
+            "the machine in their comment (DeepSpeed's JSON alone has none)."};
 }
 
 LaunchTarget target_of(const Arguments& arguments, const Recipe& recipe) {
@@ -88,7 +89,7 @@ ExitCode launch_command(const Words& words) {
     Launch launch;
     pointing_to_origin(request, [&] {
         const Recipe recipe = resolve(request, said);
-        launch = launch_files(target_of(arguments, recipe), recipe, request.model, request.cluster);
+        launch = launch_files(target_of(arguments, recipe), recipe, request.model, request.cluster, request.machine);
     });
     const std::string directory = arguments.get("output").value_or("-");
     if (directory == "-") {

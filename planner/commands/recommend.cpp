@@ -46,20 +46,6 @@ Synopsis synopsis() {
             "ok, 1 failure, 2 usage or bad input, 3 no recipe fits (with --require-fit)."};
 }
 
-/// The published kernels where the constants know them all, else one that they know: FlashAttention-3 needs Hopper.
-void use_known_kernel(Question& question) {
-    const auto known = [&](AttentionKernel kernel) {
-        return question.basis.calibration->attention[static_cast<std::size_t>(kernel)].known();
-    };
-    using enum AttentionKernel;
-    if (question.said.attention_kernel || (known(fa2) && known(fa3))) return;
-    for (const AttentionKernel kernel : {fa3, fa2, cudnn}) {
-        if (!known(kernel)) continue;
-        question.said.attention_kernel = kernel;
-        return;
-    }
-}
-
 Question read_question(const Arguments& arguments) {
     const Request request = read_request(arguments, {"method"});
     Question question;
@@ -77,7 +63,6 @@ Question read_question(const Arguments& arguments) {
     question.bench_flags = typed_flags(arguments, {"model", "cluster", "nodes", "gpus", "calibration", "mfu"});
     question.basis = read_time_basis(arguments, request.cluster);
     question.published = all_published_recipes();
-    use_known_kernel(question);
     question.search.exhaustive = arguments.has("exhaustive");
     question.front = arguments.has("front");
     question.margin.device = read_percent(arguments, "margin", question.margin.device);
@@ -103,7 +88,7 @@ Question read_question(const Arguments& arguments) {
 
 /// No candidate is valid: the rule that the first one breaks, where it was said.
 void refuse_impossible(const Arguments& arguments, const Recommendations& answer) {
-    if (answer.considered > 0) return;
+    if (answer.considered > 0 || !answer.near_misses.empty()) return;
     pointing_to_origin(read_request(arguments, {"method"}), [&] {
         if (answer.refusal) throw Error(*answer.refusal);
         throw Error("no recipe is possible with these settings", "headroom recommend", "leave out what fixes them");

@@ -5,12 +5,14 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
+#include <filesystem>
 #include <iostream>
 #include <iterator>
 
-#include "configs/foreign.hpp"
 #include "configs/load.hpp"
 #include "models/error.hpp"
+#include "planner/commands/time_basis.hpp"
 #include "reports/table.hpp"
 
 namespace headroom {
@@ -154,7 +156,82 @@ void use_gpus(Cluster& cluster, const std::string& text, bool nodes_given) {
     }
 }
 
+void note(const std::string& what) { fmt::print(stderr, "headroom: note: {}\n", printable(what)); }
+
+/// The model that is planned when none is named, as the codes call it.
+bool is_default_model(std::string name) {
+    std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::tolower(c); });
+    const bool llama3 =
+        name == "8b" || name.find("llama3") != std::string::npos || name.find("llama-3") != std::string::npos;
+    return llama3 && name.find("8b") != std::string::npos;
+}
+
+/// A file's name stays right in another directory.
+std::string lasting(const std::string& name, const std::vector<std::string>& builtin) {
+    std::error_code error;
+    const bool known = std::find(builtin.begin(), builtin.end(), name) != builtin.end();
+    if (known || !std::filesystem::exists(name, error)) return name;
+    return std::filesystem::absolute(name, error).string();
+}
+
+void load_machine(Request& request) {
+    MachineNames& machine = request.machine;
+    machine.model = machine.model.value_or("llama3-8b");
+    machine.cluster = machine.cluster.value_or("h100-sxm-80gb");
+    request.model = from_flag("--model", *machine.model, load_model);
+    request.cluster = from_flag("--cluster", *machine.cluster, load_cluster);
+    resize(request.cluster, machine.nodes, machine.gpus);
+    machine.model = lasting(*machine.model, builtin_models());
+    machine.cluster = lasting(*machine.cluster, builtin_clusters());
+}
+
+/// The file that --recipe names, with its notes.
+RecipeFile read_recipe_file(const std::string& path, Request& request) {
+    RecipeFile file = from_flag("--recipe", path, load_named_recipe);
+    for (const std::string& left : file.notes) note(left);
+    const std::string source = path == "-" ? "standard input" : path;
+    for (const KeyFlag& known : key_flags) {
+        if (known.said(file.settings)) request.origins.emplace(known.key, fmt::format("{}: {}", source, known.key));
+    }
+    return file;
+}
+
 }  // namespace
+
+MachineNames machine_of(MachineNames flags, const RecipeFile& file, const std::string& path) {
+    MachineNames taken = file.machine;
+    if (flags.model) taken.model.reset();
+    if (flags.cluster) taken.cluster.reset();
+    if (flags.nodes || flags.gpus) {
+        taken.nodes.reset();
+        taken.gpus.reset();
+    }
+    const std::string words = flags_of(taken);
+    if (!words.empty()) note(fmt::format("{}: written for {}", path, words));
+    if (!flags.model && !taken.model && file.model && !is_default_model(file.model->name)) {
+        throw Error(fmt::format("the file is for the model {}, and nothing says which that is here", file.model->name),
+                    file.model->where, "add --model; headroom show models lists those that are built in");
+    }
+    if (taken.model) flags.model = taken.model;
+    if (taken.cluster) flags.cluster = taken.cluster;
+    if (taken.nodes) flags.nodes = taken.nodes;
+    if (taken.gpus) flags.gpus = taken.gpus;
+    return flags;
+}
+
+void add_guess(Settings& said, const std::optional<std::string>& methods, const RecipeFile& file,
+               const std::string& path) {
+    const Settings& guess = file.guess;
+    if (!guess.method || (said.method && said.method != guess.method)) return;
+    if (methods && *methods != to_string(*guess.method)) return;
+    if (said.implementation && said.implementation != guess.implementation) return;
+    if (said.method && said.implementation) return;
+    said = layer(said, guess);
+    note(fmt::format(
+        "{} names no method and no code: planned as {} in the {} code, with its settings where the file has none; "
+        "--method and --implementation say otherwise",
+        path, to_string(*said.method), to_string(*said.implementation)));
+}
 
 FlagGroup machine_flags() {
     return {"Model and machine",
@@ -171,8 +248,8 @@ FlagGroup recipe_flags(const std::vector<std::string>& skipped) {
     }
     group.flags.push_back({"recipe", "FILE",
                            "recipe keys in YAML, torchtitan TOML, DeepSpeed JSON, ArcticTraining YAML or a launch "
-                           "script, or what plan --format json wrote; - is standard input; flags and --set win over "
-                           "it"});
+                           "script, with its model and machine when headroom launch wrote it, or what plan --format "
+                           "json wrote; - is standard input; flags and --set win over it"});
     group.flags.push_back(
         {"set", "KEY=VALUE", "any recipe key, e.g. offload.block_inputs=none; may be repeated", 0, true});
     return group;
@@ -189,19 +266,20 @@ Request read_request(const Arguments& arguments, const std::vector<std::string>&
     const Settings assignments =
         contains(skipped, "set") ? Settings{} : read_assignments(arguments, flags, request.origins);
     request.said = layer(flags, assignments);
+    request.machine = {arguments.get("model"), arguments.get("cluster"), arguments.get("nodes"), arguments.get("gpus")};
     if (const auto path = arguments.get("recipe")) {
-        const RecipeFile read = from_flag("--recipe", *path, load_named_recipe);
-        for (const std::string& note : read.notes) fmt::print(stderr, "headroom: note: {}\n", printable(note));
-        const Settings& file = read.settings;
-        const std::string source = *path == "-" ? "standard input" : *path;
-        for (const KeyFlag& known : key_flags) {
-            if (known.said(file)) request.origins.emplace(known.key, fmt::format("{}: {}", source, known.key));
-        }
-        request.said = layer(request.said, file);
+        const RecipeFile file = read_recipe_file(*path, request);
+        request.said = layer(request.said, file.settings);
+        add_guess(request.said, arguments.get("method"), file, *path);
+        request.machine = machine_of(request.machine, file, *path);
     }
-    request.model = from_flag("--model", arguments.get("model").value_or("llama3-8b"), load_model);
-    request.cluster = from_flag("--cluster", arguments.get("cluster").value_or("h100-sxm-80gb"), load_cluster);
-    resize(request.cluster, arguments.get("nodes"), arguments.get("gpus"));
+    load_machine(request);
+    if (!request.said.attention_kernel) {
+        const TimeBasis basis = read_time_basis(arguments, request.cluster);
+        request.kernel_instead = kernel_instead(basis);
+        request.said.attention_kernel = request.kernel_instead;
+        if (request.kernel_instead) note(kernel_remark(basis));
+    }
     return request;
 }
 

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "configs/foreign.hpp"
 #include "models/cluster.hpp"
 #include "models/settings.hpp"
 #include "models/transformer.hpp"
@@ -19,14 +20,24 @@ namespace headroom {
 struct Request {
     Transformer model;
     Cluster cluster;
-    Settings said;                               ///< flags, --set and --recipe; the method may be absent
-    std::map<std::string, std::string> origins;  ///< recipe key -> "--ulysses", "--set ring=2", "FILE: key"
+    MachineNames machine;                           ///< their names and sizes, from flags or the recipe file
+    Settings said;                                  ///< flags, --set and --recipe; the method may be absent
+    std::optional<AttentionKernel> kernel_instead;  ///< in `said`, but chosen for the machine and not by the user
+    std::map<std::string, std::string> origins;     ///< recipe key -> "--ulysses", "--set ring=2", "FILE: key"
 };
 
 /// --model --cluster --nodes --gpus
 FlagGroup machine_flags();
 /// One flag for each recipe key that has one, --recipe and --set. `skipped` names flags a sub-command has not.
 FlagGroup recipe_flags(const std::vector<std::string>& skipped = {});
+
+/// What flags leave open of the model and machine that the file was written for, with a note about what that was. A
+/// file that names another code's model, which nothing else says, is refused.
+MachineNames machine_of(MachineNames flags, const RecipeFile& file, const std::string& path);
+/// Adds what the file implies about method and code unless something else is said, with a note. `methods` is what
+/// stands after --method.
+void add_guess(Settings& said, const std::optional<std::string>& methods, const RecipeFile& file,
+               const std::string& path);
 
 /// Flags named in `skipped` are read by the sub-command itself.
 Request read_request(const Arguments& arguments, const std::vector<std::string>& skipped = {});

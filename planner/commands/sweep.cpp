@@ -6,6 +6,7 @@
 #include <fmt/core.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cerrno>
@@ -13,6 +14,7 @@
 #include <csignal>
 #include <cstring>
 #include <ctime>
+#include <set>
 
 #include "models/error.hpp"
 #include "planner/commands/command_line.hpp"
@@ -24,6 +26,7 @@
 #include "planner/sweep_html.hpp"
 #include "reports/numbers.hpp"
 #include "reports/progress.hpp"
+#include "reports/table.hpp"
 
 namespace headroom {
 
@@ -248,6 +251,18 @@ void write_page(const Arguments& arguments, const Words& words, const Grid& grid
     write(output, html(sweep_page(summarizer.take(), grid, bases, origin)));
 }
 
+/// Once for each calibration that lacks a published kernel.
+void note_kernels(const Grid& grid, const std::vector<TimeBasis>& bases) {
+    const bool said =
+        grid.fixed.attention_kernel || std::any_of(grid.axes.begin(), grid.axes.end(),
+                                                   [](const GridAxis& axis) { return axis.key == "attention_kernel"; });
+    if (said) return;
+    std::set<std::string> remarks;
+    for (const TimeBasis& basis : bases) remarks.insert(kernel_remark(basis));
+    remarks.erase("");
+    for (const std::string& remark : remarks) fmt::print(stderr, "headroom: note: {}\n", printable(remark));
+}
+
 }  // namespace
 
 Synopsis sweep_synopsis() { return synopsis(); }
@@ -262,6 +277,7 @@ ExitCode sweep_command(const Words& words) {
     const Grid grid = read_grid(arguments);
     std::vector<TimeBasis> bases;
     for (const Cluster& cluster : grid.clusters) bases.push_back(read_time_basis(arguments, cluster));
+    note_kernels(grid, bases);
     const Interruptible until_done;
     if (format == SweepFormat::html) {
         write_page(arguments, words, grid, bases);

@@ -40,12 +40,6 @@ Synopsis synopsis() {
             "Exit status: 0 ok, 1 failure, 2 usage or bad input."};
 }
 
-/// The base and where it was said, before it is resolved.
-struct Base {
-    Request request;
-    std::optional<std::string> nodes, gpus;
-};
-
 bool is_machine_key(const std::string& key) {
     return key == "model" || key == "cluster" || key == "nodes" || key == "gpus";
 }
@@ -60,12 +54,12 @@ void apply_assignment(Settings& settings, const std::string& assignment, const s
 }
 
 /// One variant: machine keys reload what they name, recipe keys win over the base's.
-Variant variant_of(const Base& base, const std::vector<std::string>& assignments, const std::string& place,
+Variant variant_of(const Request& base, const std::vector<std::string>& assignments, const std::string& place,
                    const Settings& file, const TimeBasis& basis, const Arguments& arguments) {
     Variant variant;
-    Request changed = base.request;
-    std::optional<std::string> nodes = base.nodes;
-    std::optional<std::string> gpus = base.gpus;
+    Request changed = base;
+    std::optional<std::string> nodes = base.machine.nodes;
+    std::optional<std::string> gpus = base.machine.gpus;
     std::optional<std::string> cluster;
     Settings settings;
     for (const std::string& assignment : assignments) {
@@ -83,21 +77,24 @@ Variant variant_of(const Base& base, const std::vector<std::string>& assignments
         if (key == "gpus") gpus = value;
         variant.label += (variant.label.empty() ? "" : ", ") + assignment;
     }
-    const bool resized = cluster || nodes != base.nodes || gpus != base.gpus;
+    const bool resized = cluster || nodes != base.machine.nodes || gpus != base.machine.gpus;
     if (resized) {
-        changed.cluster = load_cluster(cluster.value_or(arguments.get("cluster").value_or("h100-sxm-80gb")));
+        changed.cluster = load_cluster(cluster.value_or(*base.machine.cluster));
         resize(changed.cluster, nodes, gpus);
     }
-    Settings said = layer(layer(settings, file), base.request.said);
+    Settings said = layer(layer(settings, file), base.said);
+    const TimeBasis times = cluster ? read_time_basis(arguments, changed.cluster) : basis;
+    const bool chosen =
+        settings.attention_kernel || file.attention_kernel || (base.said.attention_kernel && !base.kernel_instead);
+    if (!chosen) said.attention_kernel = kernel_instead(times);
     // Another method or machine takes its own degrees and chunks, unless the change says them.
-    if (settings.method && settings.method != base.request.said.method.value_or(Method::upipe)) {
+    if (settings.method && settings.method != base.said.method.value_or(Method::upipe)) {
         if (!settings.heads_per_stage) said.heads_per_stage = file.heads_per_stage;
         if (!settings.chunk_tokens) said.chunk_tokens = file.chunk_tokens;
         if (!settings.implementation) said.implementation = file.implementation;
     }
     if (!said.method) said.method = Method::upipe;
     const Recipe recipe = resolve(changed, said);
-    const TimeBasis times = cluster ? read_time_basis(arguments, changed.cluster) : basis;
     variant.plan = make_plan(changed.model, changed.cluster, recipe, times);
     return variant;
 }
@@ -112,7 +109,7 @@ auto at(const std::string& place, Work work) {
     }
 }
 
-std::vector<Variant> read_variants(const Arguments& arguments, const Base& base, const TimeBasis& basis) {
+std::vector<Variant> read_variants(const Arguments& arguments, const Request& base, const TimeBasis& basis) {
     std::vector<Variant> variants;
     const auto add = [&](const std::vector<std::string>& assignments, const std::string& place, const Settings& file) {
         variants.push_back(at(place, [&] { return variant_of(base, assignments, place, file, basis, arguments); }));
@@ -141,17 +138,17 @@ ExitCode what_if_command(const Words& words) {
     }
     const Arguments arguments(synopsis(), words);
     const Output output = read_output(arguments);
-    Base base{read_request(arguments, {"set"}), arguments.get("nodes"), arguments.get("gpus")};
-    Settings said = base.request.said;
+    const Request base = read_request(arguments, {"set"});
+    Settings said = base.said;
     if (!said.method) said.method = Method::upipe;
     if (!said.context) throw Error("no context is given", "--context", "add e.g. --context 1M");
     const bool sensitivity = arguments.has("sensitivity");
     if (!arguments.has("set") && !arguments.has("change") && !arguments.has("against") && !sensitivity) {
         throw Error("nothing is changed", "headroom what-if", "add --set, --change, --against or --sensitivity");
     }
-    const TimeBasis basis = read_time_basis(arguments, base.request.cluster);
+    const TimeBasis basis = read_time_basis(arguments, base.cluster);
     WhatIf comparison;
-    comparison.base = make_plan(base.request.model, base.request.cluster, resolve(base.request, said), basis);
+    comparison.base = make_plan(base.model, base.cluster, resolve(base, said), basis);
     comparison.variants = read_variants(arguments, base, basis);
     std::vector<Influence> moved;
     if (sensitivity) {
