@@ -76,6 +76,14 @@ struct Grid {
     double p, fall, tail;
 };
 
+/// Below the lengths that are fitted, twice the length must not take less time, even where the blocks are too few for
+/// the processors and their number doubles the rate, too.
+bool shorter_is_faster(const AttentionCurve& curve) {
+    constexpr double shortest = 1024;
+    const auto rate = [&](double length) { return 1 / (1 + std::pow(curve.half_length / length, curve.exponent)); };
+    return rate(2 * shortest) < 1.98 * rate(shortest);
+}
+
 std::vector<double> units_of(const std::vector<AttentionPoint>& points, double fall, double tail, int processors) {
     std::vector<double> units;
     for (const AttentionPoint& point : points) units.push_back(unit_rate(point.shape, fall, tail, processors));
@@ -90,14 +98,15 @@ AttentionCurve best_curve(const std::vector<AttentionPoint>& points, int process
         for (int tail = 0; tail <= (causal ? 20 : 0); ++tail) {
             const Grid grid{0, fall * 0.01, tail * 0.05};
             const std::vector<double> units = units_of(points, grid.fall, grid.tail, processors);
-            // Beyond 2 a shorter sequence would take longer, below the lengths that are fitted.
             for (int step = 0; step <= 100; ++step) {
                 const double p = 1.0 + step * 0.01;
                 const std::optional<Linear> linear = solve(points, units, p);
                 if (!linear || linear->squares >= least) continue;
+                const AttentionCurve curve = curve_of(*linear, p, grid.fall, grid.tail);
+                if (!shorter_is_faster(curve)) continue;
                 least = linear->squares;
                 at = {p, grid.fall, grid.tail};
-                best = curve_of(*linear, p, grid.fall, grid.tail);
+                best = curve;
             }
         }
     }

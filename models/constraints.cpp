@@ -118,8 +118,10 @@ void check_tokens(const Recipe& recipe) {
                "use at most 1099511627776 tokens");
     }
     if (recipe.batch < 1 || recipe.batch > longest_context.value / recipe.context.value) {
-        refuse(fmt::format("batch of {} sequences of {} tokens", recipe.batch, recipe.context.value), "batch",
-               fmt::format("use 1 to {}: at most 2^40 tokens in all", longest_context.value / recipe.context.value));
+        refuse(
+            fmt::format("a batch of {} sequences of {} tokens cannot be planned", recipe.batch, recipe.context.value),
+            "batch",
+            fmt::format("use 1 to {}: at most 2^40 tokens in all", longest_context.value / recipe.context.value));
     }
     if (recipe.method == Method::fpdt) {
         const std::int64_t chunk = recipe.chunk_tokens.value;

@@ -109,7 +109,7 @@ TEST_CASE("within one width the product table is read over log m") {
 TEST_CASE("a product with little reuse takes the time of its bytes") {
     const Calibration calibration = simple_calibration();
     // 2 * (1000*1 + 1*1000 + 1000*1000) bytes at 1 GB/s, against 2e6 operations at 1 TFLOP/s
-    CHECK(gemm_seconds(calibration, {1000, 1000, 1, 1}) == doctest::Approx(2.004e-3));
+    CHECK(gemm_seconds(calibration, {1000, 1000, 1, 1, false}) == doctest::Approx(2.004e-3));
 }
 
 TEST_CASE("link tables: log-log between points, constant rate beyond them") {
@@ -170,7 +170,7 @@ TEST_CASE("shipped calibrations: no kernel beats the datasheet, and more work ne
         for (const std::int64_t n : {128, 256, 1024, 4096, 14336, 128256}) {
             double before = 0;
             for (std::int64_t m = 1024; m <= (1 << 20); m *= 2) {
-                const double seconds = gemm_seconds(calibration, {m, n, 4096, 1});
+                const double seconds = gemm_seconds(calibration, {m, n, 4096, 1, false});
                 CHECK(seconds >= 2.0 * static_cast<double>(m * n) * 4096 / calibration.datasheet.peak_bf16);
                 // Below one wave of tiles the time is one tile's; measured points there differ by their noise.
                 const bool one_wave = m * n < std::int64_t{132} * 128 * 256;
