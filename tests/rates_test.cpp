@@ -112,6 +112,20 @@ TEST_CASE("a product with little reuse takes the time of its bytes") {
     CHECK(gemm_seconds(calibration, {1000, 1000, 1, 1, false}) == doctest::Approx(2.004e-3));
 }
 
+TEST_CASE("a shallow product pays for its result, and one that adds for reading it") {
+    Calibration calibration = simple_calibration();
+    // 1 TFLOP/s and 1 GB/s: 2 * 1e12 * 1536 operations are 3.072e3 s, a result of 2e12 bytes moves in 2e3 s.
+    const double before = gemm_seconds(calibration, {1'000'000, 1'000'000, 1536, 1, false});
+    calibration.gemm.epilogue = exactly(0.5);
+    // The table's rate holds the result at a depth of 4096: five eighths of it are missing at 1536.
+    CHECK(gemm_seconds(calibration, {1'000'000, 1'000'000, 1536, 1, false}) - before ==
+          doctest::Approx(0.5 * 0.625 * 2e3));
+    CHECK(gemm_seconds(calibration, {1'000'000, 1'000'000, 1536, 1, true}) - before ==
+          doctest::Approx(0.5 * 1.625 * 2e3));
+    calibration.gemm.epilogue = {};
+    CHECK(gemm_seconds(calibration, {1'000'000, 1'000'000, 1536, 1, false}) == before);
+}
+
 TEST_CASE("link tables: log-log between points, constant rate beyond them") {
     const std::vector<LinkPoint> points{{1e6, 1e-3}, {4e6, 2e-3}};
     CHECK(table_seconds(points, 1e6) == doctest::Approx(1e-3));
