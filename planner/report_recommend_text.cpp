@@ -31,7 +31,7 @@ std::string name_of(const Recipe& recipe) {
 }
 
 std::string steps_text(const Recommendations& answer) {
-    const std::string step = short_tokens(answer.step);
+    std::string step = short_tokens(answer.step);
     if (answer.step == answer.asked_step) return step;
     return fmt::format("{} ({} rounded up so that ranks and chunks divide it)", step, short_tokens(answer.asked_step));
 }
