@@ -40,7 +40,22 @@ void mlp_gemms(Step& step, const Tiles& tiles) {
 
 void activation_forward(Step& step, std::int64_t launches) {
     const Bytes wide = ffn_wide(step.work, step.work.tokens);
-    step.eager("MLP activation", (step.work.gated() ? 5 : 2) * wide, 2 * launches);
+    if (step.traits.eager_activation) {
+        step.eager("MLP activation", (step.work.gated() ? 5 : 2) * wide, 2 * launches);
+    } else {
+        step.eager("MLP activation", (step.work.gated() ? 3 : 2) * wide, launches);
+    }
+}
+
+/// Each tile's forward again, and its backward.
+void activation_again_and_backward(Step& step, std::int64_t launches) {
+    const Bytes wide = ffn_wide(step.work, step.work.tokens);
+    const char* name = "MLP activation again and backward";
+    if (step.traits.eager_activation) {
+        step.eager(name, (step.work.gated() ? 14 : 5) * wide + 7 * step.work.hidden, 8 * launches);
+    } else {
+        step.eager(name, (step.work.gated() ? 8 : 5) * wide, 2 * launches);
+    }
 }
 
 void add_residual(Step& step, View a, View b, View sum) {
@@ -144,7 +159,7 @@ TensorId mlp_backward(Step& step, BlockKept& kept, View gradient) {
     }
     mlp_gemms(step, tiles);
     gradient_gemms();
-    step.eager("MLP activation again and backward", (work.gated() ? 14 : 5) * whole + 7 * work.hidden, 8 * tiles.count);
+    activation_again_and_backward(step, tiles.count);
     step.to.memory_bound("add MLP weight gradients", MemoryKernel::eager,
                          work.weights(2 * matrix * (in_matrices + 1)) * (tiles.count - 1),
                          work.weights(matrix * (in_matrices + 1)) * (tiles.count - 1), 3 * (tiles.count - 1));

@@ -60,7 +60,7 @@ void describe_mlp_forward(Step& step, const Tiles& tiles, View in, TensorId inne
     for_each_tile(step, tiles, [&](const Tile& tile) {
         const std::int64_t elements = tile.rows * model.ffn;
         inner_forward(step, tile.rows, in + tile.before.value, wide[0], wide[1]);
-        step.eager("MLP activation", {5 * step.work.element * elements}, 2);
+        step.eager("MLP activation", {3 * step.work.element * elements});
         step.to.computes(Gate{wide[0], wide[1], wide[2], elements});
         step.to.gemm("MLP out", tile.rows, model.hidden, model.ffn);
         step.to.computes(forward(tile.rows, model.hidden, model.ffn, wide[2], step.operands.down_weight,
@@ -92,7 +92,7 @@ void describe_mlp_backward(Step& step, const Tiles& tiles, const MlpBackwardOper
             step.to.computes(AddTo{sum, into.added, hidden * ffn, false});
         };
         inner_forward(step, rows, in, gate, up);
-        step.eager("MLP activation again and backward", {5 * work.element * elements}, 2);
+        step.eager("MLP activation again and backward", {3 * work.element * elements});
         step.to.computes(Gate{gate, up, product, elements});
         step.to.gemm("MLP out", rows, hidden, ffn);
         step.to.computes(forward(rows, hidden, ffn, product, weights.down_weight, into.output));
@@ -100,8 +100,7 @@ void describe_mlp_backward(Step& step, const Tiles& tiles, const MlpBackwardOper
         step.to.gemm("MLP out, input gradient", rows, ffn, hidden);
         step.to.computes(input_gradient(rows, hidden, ffn, gradient, weights.down_weight, product_gradient, false));
         weight_of("MLP out, weight gradient", 2, hidden, ffn, gradient, product);
-        step.eager("MLP activation again and backward",
-                   {9 * work.element * elements + 7 * work.element * rows * hidden}, 6);
+        step.eager("MLP activation again and backward", {5 * work.element * elements});
         step.to.computes(GateBackward{gate, up, product_gradient, gate, up, elements});
         step.to.gemm("MLP in, input gradient", rows, hidden, ffn, 2);
         step.to.computes(input_gradient(rows, ffn, hidden, gate, weights.gate_weight, in_gradient, false));

@@ -17,6 +17,9 @@ struct Traits {
     bool copies_alone = false;
     /// Native context parallel repeats K and V to all query heads first (model.py:446-453), and moves them so.
     bool repeats_kv_heads = false;
+    /// The MLP's activation is a chain of kernels, act(gate) and its product with up, and autograd adds the gradients
+    /// of its input by kernels of their own.
+    bool eager_activation = false;
     /// Liger's SwiGLU: act(gate) is not kept, and the gradients of gate and up overwrite them.
     bool liger_mlp = false;
     /// A contiguous copy before an all-to-all, and one after the exchange back (comm/all_to_all.py:15-134).
@@ -60,6 +63,7 @@ constexpr Traits traits_of(const Recipe& recipe) {
     // (liger_factory.py). Its "huggingface" models have none of them.
     const bool liger = recipe.tiling.loss.kind != Tiling::Kind::off;
     Traits traits;
+    traits.eager_activation = implementation != Implementation::lean;
     switch (implementation) {
         case Implementation::untied_ulysses:
         case Implementation::torchtitan:
