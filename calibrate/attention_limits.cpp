@@ -3,13 +3,11 @@
 
 #include <fmt/format.h>
 
+#include "models/cudnn_limits.hpp"
 #include "models/error.hpp"
 
 namespace headroom {
 namespace {
-
-constexpr std::int64_t query_elements_limit = std::int64_t{1} << 31;
-constexpr std::int64_t key_elements_limit = std::int64_t{1} << 32;
 
 Error refused(const std::string& what, const std::string& hint) {
     return Error(what, "cuDNN attention", hint, ExitCode::failure);
@@ -25,14 +23,14 @@ void require_attention(const Attention& shape) {
         throw refused(fmt::format("{} query heads do not divide over {} key heads", shape.heads, shape.kv_heads), "");
     }
     if (!shape.backward) return;
-    const std::int64_t heads = std::int64_t{shape.batch} * shape.heads * shape.head_dim;
-    if (shape.query_len * heads > query_elements_limit) {
+    const BackwardElements elements = backward_elements(shape);
+    if (elements.queries > cudnn_most_query_elements) {
         throw refused(fmt::format("backward over {} queries of {} heads has more than 2^31 elements, where dQ and dK "
                                   "come out wrong",
                                   shape.query_len, shape.heads),
                       "use more GPUs, or the stages of upipe");
     }
-    if (shape.key_len * heads > key_elements_limit) {
+    if (elements.keys > cudnn_most_key_elements) {
         throw refused(
             fmt::format("backward over {} keys and {} query heads has more than 2^32 elements, where dV comes "
                         "out wrong",

@@ -36,6 +36,17 @@ Constant measured(const std::vector<double>& values, double spread, std::string 
     return constant;
 }
 
+Attention attention_of(const Json& settings) {
+    return {settings.at("query_tokens"),
+            settings.at("key_tokens"),
+            settings.at("heads"),
+            settings.at("kv_heads"),
+            settings.at("head_dim"),
+            1,
+            settings.at("mask") == "causal",
+            settings.at("direction") == "backward"};
+}
+
 namespace {
 
 Records finished(const std::vector<ProbeFile>& files, std::vector<std::string>& left_out) {
@@ -54,23 +65,12 @@ Records finished(const std::vector<ProbeFile>& files, std::vector<std::string>& 
     return records;
 }
 
-Attention shape_of(const Json& settings) {
-    return {settings.at("query_tokens"),
-            settings.at("key_tokens"),
-            settings.at("heads"),
-            settings.at("kv_heads"),
-            settings.at("head_dim"),
-            1,
-            settings.at("mask") == "causal",
-            settings.at("direction") == "backward"};
-}
-
 void fit_attention_curves(const Records& records, const std::string& label, FitResult& result) {
     std::map<std::pair<bool, bool>, std::vector<AttentionPoint>> points;  // backward, causal
     std::map<int, std::vector<AttentionPoint>> other_widths;
     for (const auto& [name, same] : records) {
         if (same.front()["kind"] != "attention") continue;
-        const AttentionPoint point{name, shape_of(same.front()["settings"]), rate_of(same), seconds_of(same)};
+        const AttentionPoint point{name, attention_of(same.front()["settings"]), rate_of(same), seconds_of(same)};
         if (point.shape.head_dim == 128) {
             points[{point.shape.backward, point.shape.causal}].push_back(point);
         } else {

@@ -13,6 +13,8 @@ namespace headroom {
 /// Records of finished probes by name; a probe that ran in several sessions has several.
 using Records = std::map<std::string, std::vector<Json>>;
 
+/// The attention that a probe's settings name.
+Attention attention_of(const Json& settings);
 /// Medians over the sessions that have the probe.
 double rate_of(const std::vector<Json>& records);
 double seconds_of(const std::vector<Json>& records);

@@ -31,25 +31,10 @@ double share_at(const std::vector<Share>& shares, double tokens) {
     return shares.back().of_rate;
 }
 
-bool same_shape(const Attention& a, const Attention& b) {
-    return a.query_len == b.query_len && a.key_len == b.key_len && a.heads == b.heads && a.kv_heads == b.kv_heads;
-}
-
 double part_seconds(const std::vector<Json>& records, const char* part) {
     std::vector<double> seconds;
     for (const Json& record : records) seconds.push_back(record.at("notes").at("seconds_of_parts").at(part));
     return quantile(seconds, 0.5);
-}
-
-Attention shape_of_mix(const Json& settings, bool backward) {
-    return {settings.at("query_tokens"),
-            settings.at("key_tokens"),
-            settings.at("heads"),
-            settings.at("kv_heads"),
-            settings.at("head_dim"),
-            1,
-            true,
-            backward};
 }
 
 /// Causal attention inside the mix, shortest first.
@@ -57,7 +42,8 @@ std::vector<AttentionPoint> points_of_mix(const Records& records, bool backward)
     std::vector<AttentionPoint> points;
     for (const auto& [name, same] : records) {
         if (same.front()["kind"] != "sustained") continue;
-        const Attention shape = shape_of_mix(same.front()["settings"], backward);
+        Attention shape = attention_of(same.front()["settings"]);
+        shape.backward = backward;
         const double seconds = part_seconds(same, backward ? "backward" : "forward");
         points.push_back({name, shape, attention_flops(shape) / seconds, seconds});
     }
@@ -93,8 +79,7 @@ void sustain(const Records& records, bool backward, std::vector<AttentionPoint>&
         }
     }
     std::erase_if(causal, [&](const AttentionPoint& point) {
-        return std::any_of(mix.begin(), mix.end(),
-                           [&](const AttentionPoint& one) { return same_shape(one.shape, point.shape); });
+        return std::any_of(mix.begin(), mix.end(), [&](const AttentionPoint& one) { return one.shape == point.shape; });
     });
     causal.insert(causal.end(), mix.begin(), mix.end());
 }

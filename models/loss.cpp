@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "models/linear.hpp"
+
 namespace headroom {
 namespace {
 
@@ -43,33 +45,14 @@ void describe_chunks(Step& step, const LossOperands& of, const FusedLoss& at, st
         const View normed = View(at.normed) + work.element * first * hidden;
         const View input_gradient = View(at.input_gradient) + work.element * first * hidden;
         step.to.gemm("head", rows, words, hidden);
-        step.to.computes(Product{rows,
-                                 words,
-                                 hidden,
-                                 1,
-                                 {normed, hidden, 0, false},
-                                 {of.head, hidden, 0, true},
-                                 {at.logits, words, 0, false}});
+        step.to.computes(linear_forward(rows, words, hidden, normed, of.head, at.logits));
         step.eager("cross-entropy", {2 * work.element * rows * words});
         step.to.computes(
             CrossEntropy{at.logits, of.labels + 8 * first, View(at.losses) + 4 * first, rows, words, of.weight});
         step.to.gemm("head, input gradient", rows, hidden, words);
-        step.to.computes(Product{rows,
-                                 hidden,
-                                 words,
-                                 1,
-                                 {at.logits, words, 0, false},
-                                 {of.head, hidden, 0, false},
-                                 {input_gradient, hidden, 0, false}});
+        step.to.computes(linear_input_gradient(rows, words, hidden, at.logits, of.head, input_gradient));
         step.to.gemm("head, weight gradient", words, hidden, rows, 1, work.tokens > most_rows);
-        step.to.computes(Product{words,
-                                 hidden,
-                                 rows,
-                                 1,
-                                 {at.logits, words, 0, true},
-                                 {normed, hidden, 0, false},
-                                 {at.weight_gradient, hidden, 0, false},
-                                 first > 0});
+        step.to.computes(linear_weight_gradient(rows, words, hidden, at.logits, normed, at.weight_gradient, first > 0));
     }
 }
 

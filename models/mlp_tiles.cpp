@@ -2,6 +2,7 @@
 // The tiled gated MLP tile by tile, as it is run. A plan writes all tiles of one launch together.
 #include <algorithm>
 
+#include "models/linear.hpp"
 #include "models/mlp_tiles.hpp"
 
 namespace headroom {
@@ -31,25 +32,12 @@ WideTensors wide_tensors(const Step& step, const Tiles& tiles, TensorId tensor) 
     return {tensor, step.work.element * tiles.tokens * step.work.model.ffn};
 }
 
-/// y[rows][out] = x[rows][in] W^T
-Product forward(std::int64_t rows, std::int64_t out, std::int64_t in, View x, View weight, View y) {
-    return {rows, out, in, 1, {x, in, 0, false}, {weight, in, 0, true}, {y, out, 0, false}};
-}
-/// dx[rows][in] = dy[rows][out] W
-Product input_gradient(std::int64_t rows, std::int64_t out, std::int64_t in, View dy, View weight, View dx, bool adds) {
-    return {rows, in, out, 1, {dy, out, 0, false}, {weight, in, 0, false}, {dx, in, 0, false}, adds};
-}
-/// dW[out][in] = dy^T x
-Product weight_gradient(std::int64_t rows, std::int64_t out, std::int64_t in, View dy, View x, View dw) {
-    return {out, in, rows, 1, {dy, out, 0, true}, {x, in, 0, false}, {dw, in, 0, false}};
-}
-
 /// gate and up of a tile.
 void inner_forward(Step& step, std::int64_t rows, View in, View gate, View up) {
     const TransformerShape& model = step.work.model;
     step.to.gemm("MLP in", rows, model.ffn, model.hidden, 2);
-    step.to.computes(forward(rows, model.ffn, model.hidden, in, step.operands.gate_weight, gate));
-    step.to.computes(forward(rows, model.ffn, model.hidden, in, step.operands.up_weight, up));
+    step.to.computes(linear_forward(rows, model.ffn, model.hidden, in, step.operands.gate_weight, gate));
+    step.to.computes(linear_forward(rows, model.ffn, model.hidden, in, step.operands.up_weight, up));
 }
 
 }  // namespace
@@ -63,8 +51,8 @@ void describe_mlp_forward(Step& step, const Tiles& tiles, View in, TensorId inne
         step.eager("MLP activation", {3 * step.work.element * elements});
         step.to.computes(Gate{wide[0], wide[1], wide[2], elements});
         step.to.gemm("MLP out", tile.rows, model.hidden, model.ffn);
-        step.to.computes(forward(tile.rows, model.hidden, model.ffn, wide[2], step.operands.down_weight,
-                                 View(result) + tile.before.value));
+        step.to.computes(linear_forward(tile.rows, model.hidden, model.ffn, wide[2], step.operands.down_weight,
+                                        View(result) + tile.before.value));
     });
 }
 
@@ -86,7 +74,7 @@ void describe_mlp_backward(Step& step, const Tiles& tiles, const MlpBackwardOper
                                    View x) {
             const View sum = View(into.weights) + which * matrix.value;
             step.to.gemm(name, out, width, rows);
-            step.to.computes(weight_gradient(rows, out, width, dy, x, first ? sum : View(into.added)));
+            step.to.computes(linear_weight_gradient(rows, out, width, dy, x, first ? sum : View(into.added)));
             if (first) return;
             step.to.memory_bound("add MLP weight gradients", MemoryKernel::eager, 2 * matrix, matrix);
             step.to.computes(AddTo{sum, into.added, hidden * ffn, false});
@@ -95,16 +83,17 @@ void describe_mlp_backward(Step& step, const Tiles& tiles, const MlpBackwardOper
         step.eager("MLP activation again and backward", {3 * work.element * elements});
         step.to.computes(Gate{gate, up, product, elements});
         step.to.gemm("MLP out", rows, hidden, ffn);
-        step.to.computes(forward(rows, hidden, ffn, product, weights.down_weight, into.output));
+        step.to.computes(linear_forward(rows, hidden, ffn, product, weights.down_weight, into.output));
 
         step.to.gemm("MLP out, input gradient", rows, ffn, hidden);
-        step.to.computes(input_gradient(rows, hidden, ffn, gradient, weights.down_weight, product_gradient, false));
+        step.to.computes(
+            linear_input_gradient(rows, hidden, ffn, gradient, weights.down_weight, product_gradient, false));
         weight_of("MLP out, weight gradient", 2, hidden, ffn, gradient, product);
         step.eager("MLP activation again and backward", {5 * work.element * elements});
         step.to.computes(GateBackward{gate, up, product_gradient, gate, up, elements});
         step.to.gemm("MLP in, input gradient", rows, hidden, ffn, 2);
-        step.to.computes(input_gradient(rows, ffn, hidden, gate, weights.gate_weight, in_gradient, false));
-        step.to.computes(input_gradient(rows, ffn, hidden, up, weights.up_weight, in_gradient, true));
+        step.to.computes(linear_input_gradient(rows, ffn, hidden, gate, weights.gate_weight, in_gradient, false));
+        step.to.computes(linear_input_gradient(rows, ffn, hidden, up, weights.up_weight, in_gradient, true));
         weight_of("MLP in, weight gradient", 0, ffn, hidden, gate, in);
         weight_of("MLP in, weight gradient", 1, ffn, hidden, up, in);
     });

@@ -63,6 +63,7 @@ struct Attention {
     std::int64_t query_len, key_len;
     std::int32_t heads, kv_heads, head_dim, batch;
     bool causal, backward;
+    bool operator==(const Attention&) const = default;
 };
 
 /// How close to the copy rate a memory-bound kernel runs; the simulator has one rate for each.

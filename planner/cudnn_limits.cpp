@@ -5,11 +5,10 @@
 
 #include <algorithm>
 
+#include "models/cudnn_limits.hpp"
+
 namespace headroom {
 namespace {
-
-constexpr std::int64_t most_queries = std::int64_t{1} << 31;  ///< elements; beyond it dQ and dK are wrong
-constexpr std::int64_t most_keys = std::int64_t{1} << 32;     ///< over all query heads; beyond it dV is wrong
 
 std::string wrong(std::int64_t elements, const char* of, const char* limit) {
     return fmt::format(
@@ -25,14 +24,13 @@ std::string cudnn_warning(const Schedule& schedule) {
     for (const Segment& segment : schedule.segments) {
         for_each_written(schedule, segment, [&](const Event& event, std::int64_t) {
             if (event.kind != EventKind::attention || !event.attention.backward) return;
-            const Attention& shape = event.attention;
-            const std::int64_t row = std::int64_t{shape.batch} * shape.heads * shape.head_dim;
-            queries = std::max(queries, row * shape.query_len);
-            keys = std::max(keys, row * shape.key_len);
+            const BackwardElements elements = backward_elements(event.attention);
+            queries = std::max(queries, elements.queries);
+            keys = std::max(keys, elements.keys);
         });
     }
-    if (queries > most_queries) return wrong(queries, "query", "2^31");
-    return keys > most_keys ? wrong(keys, "key", "2^32") : "";
+    if (queries > cudnn_most_query_elements) return wrong(queries, "query", "2^31");
+    return keys > cudnn_most_key_elements ? wrong(keys, "key", "2^32") : "";
 }
 
 }  // namespace headroom

@@ -2,8 +2,7 @@
 // What `headroom max-context` and `headroom show` print.
 #include <doctest/doctest.h>
 
-#include <nlohmann/json.hpp>
-
+#include "tests/json_of.hpp"
 #include "tests/run_headroom.hpp"
 
 namespace headroom {
@@ -14,14 +13,6 @@ using Words = std::vector<std::string>;
 using Json = nlohmann::ordered_json;
 
 const Words methods{"native", "ring", "ulysses", "usp", "fpdt", "upipe"};
-
-Json json_of(Words words) {
-    words.insert(words.end(), {"--format", "json"});
-    const Outcome outcome = run_headroom(words);
-    CAPTURE(outcome.err);
-    REQUIRE(outcome.status == 0);
-    return Json::parse(outcome.out);
-}
 
 }  // namespace
 

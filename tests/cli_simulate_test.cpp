@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "tests/json_of.hpp"
 #include "tests/run_headroom.hpp"
 
 namespace headroom {
@@ -15,14 +16,6 @@ namespace {
 
 using Words = std::vector<std::string>;
 using Json = nlohmann::ordered_json;
-
-Json json_of(Words words) {
-    words.insert(words.end(), {"--format", "json"});
-    const Outcome outcome = run_headroom(words);
-    CAPTURE(outcome.err);
-    REQUIRE(outcome.status == 0);
-    return Json::parse(outcome.out);
-}
 
 double total(const Json& list, const char* key) {
     double sum = 0;

@@ -3,8 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
-
+#include "tests/json_of.hpp"
 #include "tests/run_headroom.hpp"
 
 namespace headroom {
@@ -23,14 +22,6 @@ Outcome run(const Words& words) {
         CHECK(line.size() <= 80);
     }
     return outcome;
-}
-
-Json json_of(Words words) {
-    words.insert(words.end(), {"--format", "json"});
-    const Outcome outcome = run_headroom(words);
-    CAPTURE(outcome.err);
-    REQUIRE(outcome.status == 0);
-    return Json::parse(outcome.out);
 }
 
 /// One line, single spaces.

@@ -2,8 +2,7 @@
 // Attention kernels that a machine does not run, or that compute the wrong thing there.
 #include <doctest/doctest.h>
 
-#include <nlohmann/json.hpp>
-
+#include "tests/json_of.hpp"
 #include "tests/run_headroom.hpp"
 #include "tests/scenario.hpp"
 
@@ -11,15 +10,7 @@ namespace headroom {
 
 namespace {
 
-using Json = nlohmann::json;
-
-Json json_of(std::vector<std::string> words) {
-    words.insert(words.end(), {"--format", "json"});
-    const Outcome outcome = run_headroom(words);
-    CAPTURE(outcome.err);
-    REQUIRE(outcome.status == 0);
-    return Json::parse(outcome.out);
-}
+using Json = nlohmann::ordered_json;
 
 }  // namespace
 

@@ -12,21 +12,14 @@
 #include "configs/launch.hpp"
 #include "configs/load.hpp"
 #include "models/error.hpp"
+#include "tests/json_of.hpp"
 #include "tests/run_headroom.hpp"
 
 namespace headroom {
 
 namespace {
 
-using Json = nlohmann::json;
-
-Json json_of(std::vector<std::string> words) {
-    words.insert(words.end(), {"--format", "json"});
-    const Outcome outcome = run_headroom(words);
-    CAPTURE(outcome.err);
-    REQUIRE(outcome.status == 0);
-    return Json::parse(outcome.out);
-}
+using Json = nlohmann::ordered_json;
 
 template <class T>
 T any(std::mt19937& random, std::initializer_list<T> values) {

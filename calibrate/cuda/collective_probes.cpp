@@ -16,12 +16,6 @@
 namespace headroom {
 namespace {
 
-double between(const EventOwner& begin, const EventOwner& end) {
-    float milliseconds = 0;
-    check_cuda(cudaEventElapsedTime(&milliseconds, begin.get(), end.get()), "cudaEventElapsedTime");
-    return milliseconds * 1e-3;
-}
-
 void record(const EventOwner& event, const StreamOwner& stream) {
     check_cuda(cudaEventRecord(event.get(), stream.get()), "cudaEventRecord");
 }
@@ -63,7 +57,7 @@ class CollectiveMeasurement : public PreparedProbe {
                 enqueue_collective(self, probe_.kind, probe_.bytes, probe_.ranks);
                 record(*self.transfer_end, *self.transfer);
                 self.wait();
-                slowest.add(between(*self.transfer_begin, *self.transfer_end));
+                slowest.add(seconds_between(*self.transfer_begin, *self.transfer_end));
             });
             return slowest.get();
         }
@@ -78,7 +72,7 @@ class CollectiveMeasurement : public PreparedProbe {
         mesh_->run([&](Rank& self) {
             self.transfer_hold->open();
             self.wait();
-            slowest.add(between(*self.transfer_begin, *self.transfer_end));
+            slowest.add(seconds_between(*self.transfer_begin, *self.transfer_end));
         });
         return slowest.get() / runs_;
     }
@@ -266,11 +260,12 @@ class Overlapped : public PreparedProbe {
                 throw Error("the host took more than 2 s to enqueue the work", "", "is the machine overloaded?",
                             ExitCode::failure);
             }
-            if (attention) of_attention.add(between(*self.compute_begin, *self.compute_end));
-            if (collective) of_collective.add(between(*self.transfer_begin, *self.transfer_end));
+            if (attention) of_attention.add(seconds_between(*self.compute_begin, *self.compute_end));
+            if (collective) of_collective.add(seconds_between(*self.transfer_begin, *self.transfer_end));
             if (attention && collective) {
                 const EventOwner& begin = probe_.collective_first ? *self.transfer_begin : *self.compute_begin;
-                all.add(std::max(between(begin, *self.compute_end), between(begin, *self.transfer_end)));
+                all.add(
+                    std::max(seconds_between(begin, *self.compute_end), seconds_between(begin, *self.transfer_end)));
             }
         });
         if (!collective) return of_attention.get();

@@ -13,12 +13,6 @@
 namespace headroom {
 namespace {
 
-double between(const EventOwner& begin, const EventOwner& end) {
-    float milliseconds = 0;
-    check_cuda(cudaEventElapsedTime(&milliseconds, begin.get(), end.get()), "cudaEventElapsedTime");
-    return milliseconds * 1e-3;
-}
-
 /// A stream that is held until all work is enqueued, and the events around that work.
 struct Side {
     StreamOwner stream;
@@ -82,11 +76,12 @@ class CopyOverlap : public PreparedProbe {
             throw Error("the host took more than 2 s to enqueue the work", "", "is the machine overloaded?",
                         ExitCode::failure);
         }
-        if (!copying) return between(compute_.begin, compute_.end);
-        if (!attention) return between(transfer_.begin, transfer_.end);
-        attention_beside_.push_back(between(compute_.begin, compute_.end));
-        copy_beside_.push_back(between(transfer_.begin, transfer_.end));
-        return std::max(between(transfer_.begin, compute_.end), between(transfer_.begin, transfer_.end));
+        if (!copying) return seconds_between(compute_.begin, compute_.end);
+        if (!attention) return seconds_between(transfer_.begin, transfer_.end);
+        attention_beside_.push_back(seconds_between(compute_.begin, compute_.end));
+        copy_beside_.push_back(seconds_between(transfer_.begin, transfer_.end));
+        return std::max(seconds_between(transfer_.begin, compute_.end),
+                        seconds_between(transfer_.begin, transfer_.end));
     }
 
     CopyOverlapProbe probe_;

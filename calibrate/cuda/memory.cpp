@@ -72,4 +72,10 @@ EventOwner::~EventOwner() {
     if (event_ != nullptr) cudaEventDestroy(event_);
 }
 
+double seconds_between(const EventOwner& begin, const EventOwner& end) {
+    float milliseconds = 0;
+    check_cuda(cudaEventElapsedTime(&milliseconds, begin.get(), end.get()), "cudaEventElapsedTime");
+    return milliseconds * 1e-3;
+}
+
 }  // namespace headroom

@@ -113,4 +113,7 @@ class EventOwner {
     cudaEvent_t event_ = nullptr;
 };
 
+/// Both recorded and passed.
+double seconds_between(const EventOwner& begin, const EventOwner& end);
+
 }  // namespace headroom

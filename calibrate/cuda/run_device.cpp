@@ -17,11 +17,6 @@ using Clock = std::chrono::steady_clock;
 
 double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
 
-bool same_shape(const Attention& a, const Attention& b) {
-    return a.query_len == b.query_len && a.key_len == b.key_len && a.heads == b.heads && a.kv_heads == b.kv_heads &&
-           a.head_dim == b.head_dim && a.causal == b.causal && a.backward == b.backward;
-}
-
 }  // namespace
 
 SyncEvent::SyncEvent() {
@@ -159,7 +154,7 @@ void CudaRunDevice::enter_segment(std::uint32_t segment, std::uint32_t) { meter_
 void CudaRunDevice::note_workspace(const StreamLaunch& launch) {
     const Attention& shape = launch.event.attention;
     for (const WorkspaceUse& use : workspaces_) {
-        if (same_shape(use.shape, shape)) return;
+        if (use.shape == shape) return;
     }
     WorkspaceUse use{shape, {arithmetic_.attention_bytes(shape)}, {}};
     for (const LiveTensor& tensor : launch.tensors.all()) {

@@ -54,11 +54,7 @@ class Mix {
 
  private:
     void mark(std::size_t i) { check_cuda(cudaEventRecord(events_[i].get(), stream_.get()), "cudaEventRecord"); }
-    double between(std::size_t i) const {
-        float milliseconds = 0;
-        check_cuda(cudaEventElapsedTime(&milliseconds, events_[i].get(), events_[i + 1].get()), "cudaEventElapsedTime");
-        return milliseconds * 1e-3;
-    }
+    double between(std::size_t i) const { return seconds_between(events_[i], events_[i + 1]); }
 
     SustainedProbe probe_;
     StreamOwner stream_;

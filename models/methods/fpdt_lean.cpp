@@ -45,15 +45,9 @@ std::array<Projection, 3> projections(const Step& step, const Chunks& chunks, Vi
 }
 
 void turn(Step& step, const Chunks& chunks, std::int64_t i, View query, View key, bool back) {
-    const std::int64_t blocks = step.work.recipe.ulysses;
-    const std::int64_t head_dim = step.work.model.head_dim;
-    const View table = step.operands.rotary_table + 4 * i * chunks.rows * head_dim;
-    const auto rotary = [&](View data, std::int64_t columns) {
-        step.to.computes(
-            Rotary{data, table, blocks, chunks.rows, columns / blocks, static_cast<std::int32_t>(head_dim), back});
-    };
-    rotary(query, step.work.model.query_width());
-    rotary(key, kv_columns(step.work));
+    const std::int64_t first_row = i * chunks.rows;
+    step.to.computes(rotation(step, query, step.work.model.query_width(), first_row, chunks.rows, back));
+    step.to.computes(rotation(step, key, kv_columns(step.work), first_row, chunks.rows, back));
 }
 
 }  // namespace fpdt

@@ -125,6 +125,11 @@ Kept attention_forward(Step& step, bool keep);
 /// normed hidden state and the incoming gradient are alive; the block owns both.
 TensorId attention_backward(Step& step, Kept& kept);
 
+/// The turn of `columns` of q or k over `rows` of the rank's rows, from `first_row` on, in blocks of the Ulysses
+/// degree.
+Rotary rotation(const Step& step, View data, std::int64_t columns, std::int64_t first_row, std::int64_t rows,
+                bool back);
+
 /// Rotary embedding of q and k, in place or as the eager complex product; and its gradient.
 /// Both are blocks of the Ulysses degree.
 void rotate(Step& step, TensorId& query, TensorId& key);

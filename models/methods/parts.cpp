@@ -79,6 +79,14 @@ void project_backward(Step& step, const char* input_name, const Projection& of, 
     step.to.computes(weight_product(step, of, gradient, weight_gradient, false));
 }
 
+Rotary rotation(const Step& step, View data, std::int64_t columns, std::int64_t first_row, std::int64_t rows,
+                bool back) {
+    const std::int64_t blocks = step.work.recipe.ulysses;
+    const std::int64_t head_dim = step.work.model.head_dim;
+    const View table = step.operands.rotary_table + 4 * first_row * head_dim;
+    return {data, table, blocks, rows, columns / blocks, static_cast<std::int32_t>(head_dim), back};
+}
+
 TensorId output_projection(Step& step, TensorId projected, std::int64_t blocks, std::int64_t chunks) {
     const Workload& work = step.work;
     const std::int64_t rows = work.tokens / chunks;

@@ -19,10 +19,8 @@ namespace {
 /// `tensor` holds `columns` of q or k in blocks; `back` turns a gradient.
 void rotate_stage(Step& step, Bytes bytes, View tensor, std::int64_t columns, bool back) {
     if (!step.traits.eager_rotary) {
-        const std::int64_t blocks = step.work.recipe.ulysses;
         step.eager("rotary embedding", 2 * bytes + step.work.rotary);
-        step.to.computes(Rotary{tensor, step.operands.rotary_table, blocks, step.work.tokens, columns / blocks,
-                                static_cast<std::int32_t>(step.work.model.head_dim), back});
+        step.to.computes(rotation(step, tensor, columns, 0, step.work.tokens, back));
         return;
     }
     // A Triton kernel in place, after contiguous copies of cos and sin at every call (rotary.py:69-86).

@@ -84,12 +84,8 @@ TensorId exchange_gradient(Step& step, const char* name, TensorId gradient, Byte
 
 void turn(Step& step, TensorId query, TensorId key, bool back) {
     const Workload& work = step.work;
-    const std::int64_t blocks = work.recipe.ulysses;
-    const std::int64_t kv_width = work.kv_heads * work.model.head_dim;
-    const View table = step.operands.rotary_table;
-    const auto head_dim = static_cast<std::int32_t>(work.model.head_dim);
-    step.to.computes(Rotary{query, table, blocks, work.tokens, work.model.query_width() / blocks, head_dim, back});
-    step.to.computes(Rotary{key, table, blocks, work.tokens, kv_width / blocks, head_dim, back});
+    step.to.computes(rotation(step, query, work.model.query_width(), 0, work.tokens, back));
+    step.to.computes(rotation(step, key, work.kv_heads * work.model.head_dim, 0, work.tokens, back));
 }
 
 }  // namespace
